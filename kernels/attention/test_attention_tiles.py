@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from kernels.attention import scaled_dot_product_attention as attention
 from kernels.attention.attention import _attention
 from kernels.attention.hopper import fp32
-from kernels.configs import choose
+from kernels.attention.hopper.forward import shared_out
+from kernels.configs import card, choose
 from kernels.configs.attention import ATTENTION, Tile
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -53,6 +54,32 @@ def test_what_a_tile_may_decide(how, causal, draw, compare, monkeypatch):
     monkeypatch.setattr("kernels.attention.attention.choose", lambda table: changed)
     q, k, v = (draw(2, 1, n, 32, dtype=torch.float16) for n in (33, 40, 40))
     compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("width, v_width", [(64, 64), (128, 128), (192, 128), (256, 256)])
+def test_tiles_that_programs_share(width, v_width, rounds, draw):
+    """On Hopper, the last tiles are shared out. No last block of keys or queries is full, and each run has the same bits."""
+    if choose(ATTENTION).design != "hopper":
+        pytest.skip("only the kernel for Hopper shares tiles")
+    heads = rounds * card().processors // 3 + 4
+    assert shared_out(3 * heads, card().processors, 19)
+    q, k, v = (draw(1, heads, n, d, dtype=torch.bfloat16) for n, d in ((330, width), (2330, width), (2330, v_width)))
+    (out, lse), again = (_attention.registered(q, k, v, False, width**-0.5) for _ in range(2))
+    scores = q.double() @ k.double().mT * width**-0.5
+
+    torch.testing.assert_close(out.double(), scores.softmax(-1) @ v.double(), rtol=2e-2, atol=2e-3)
+    torch.testing.assert_close(lse.double(), scores.logsumexp(-1), rtol=1e-5, atol=1e-4)
+    assert torch.equal(out, again[0])
+    assert torch.equal(lse, again[1])
+
+
+@pytest.mark.parametrize(
+    "tiles, blocks, shared",
+    [(132, 99, 0), (133, 9, 133), (133, 8, 0), (1728, 24, 144), (960, 8, 0), (264, 99, 0), (133, 200_000, 0)],
+)
+def test_tiles_are_shared_where_a_round_would_be_half_empty(tiles, blocks, shared):
+    assert shared_out(tiles, 132, blocks) == shared
 
 
 def test_descriptors_hand_out_whole_rows():

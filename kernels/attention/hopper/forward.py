@@ -22,6 +22,7 @@ _LN_2 = math.log(2)
 _ROWS = 64  # of Q per consumer: the smallest matrix product of a warpgroup
 _BLOCK = 128  # keys: at D = 128, the scores (64 registers), their bf16 copy (32) and the output (64) fit 240 registers without spills
 _ROUNDS = 1.5  # of tiles that are dealt at a time
+_SHARING = 8  # blocks of keys that a program could process while it leaves sums in memory and takes others up
 _SHARED_CACHE = 24 << 20  # bytes of K and V that concurrent programs may share: half of the L2 cache; the rest streams through it
 
 
@@ -67,6 +68,16 @@ def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tupl
     return out, lse
 
 
+def shared_out(total: int, processors: int, blocks: int) -> int:
+    """Return how many tiles the programs share: those of a last round that is not full, and of the one before. 0 if that costs more.
+
+    blocks: of the keys that a tile sees.
+    """
+    over = total % processors
+    is_short = (processors + over) * blocks * processors < 1 << 31  # which block a program begins with is counted in 32 bits
+    return processors + over if total > processors and over and is_short and (1 - over / processors) * blocks > _SHARING else 0
+
+
 @functools.lru_cache(maxsize=1024)
 def _plan(
     on: Card,
@@ -94,12 +105,18 @@ def _plan(
         if dealt < _ROUNDS * programs and dealt < total:
             programs, dealt = total, total
     block, stages, rest, shared = _shape(depth, v_depth)
-    sizes = total, dealt, section, row_tiles, heads, group, rows, keys
-    options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "num_warps": 4}
-    bound = Bound(attention_hopper_kernel, (programs,), options)
+    split = 0 if causal else shared_out(total, on.processors, cdiv(keys, block))
+    dealt = max(dealt - split, 1)
+    sizes = total, dealt, split, section, row_tiles, heads, group, rows, keys
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "SPLIT": split > 0}
+    bound = Bound(attention_hopper_kernel, (programs,), {**options, "num_warps": 4})
     of_q, of_k, of_v, of_out = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, block, block, _ROWS))
 
     def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
-        bound(of_q(q), of_k(k), of_v(v), of_out(out), lse, scale / _LN_2, *sizes)
+        parts = flags = lse
+        if split:  # for each half of a tile that a program leaves: its sums, two numbers a row, and whether they are there
+            parts = torch.empty(2 * programs * _ROWS * (padded(v_depth) + 2), dtype=torch.float32, device=q.device)
+            flags = torch.zeros(2 * programs, dtype=torch.int32, device=q.device)
+        bound(of_q(q), of_k(k), of_v(v), of_out(out), lse, parts, flags, scale / _LN_2, *sizes)
 
     return launch

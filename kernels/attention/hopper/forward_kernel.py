@@ -8,12 +8,16 @@ A program works on tiles of 128 queries. Its twelve warps have three roles:
 The consumers never wait for each other, so the softmax of one overlaps with the matrix products of the other. Each also issues the scores
 of the next block before the weighted sum of the current one, so that its softmax overlaps with its own product too.
 
+Without a mask, the tiles that do not fill a last round of all programs are shared out (`SPLIT`), together with one more for each program.
+Each program has a stretch of their blocks of keys: the rest of a tile, perhaps a whole one, and the begin of one. It leaves the sums of
+that rest in memory. The program that has the begin of the same tile goes on from there, and writes the output.
+
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (arXiv 2407.08608), sections 3.1 and 3.2.
 """
 
 from __future__ import annotations
 
-from kernels.attention.hopper.tile_order import deal_out, tile_of
+from kernels.attention.hopper.tile_order import deal_out, place, stretch, tile_of
 from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
 
 if AVAILABLE:
@@ -21,6 +25,17 @@ if AVAILABLE:
     from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
     from kernels.attention.hopper.tiles import async_load, async_store
+
+    barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # the names of Triton 3.9 and 3.6
+    _ZERO = gl.constexpr("mov.u32 $0, 0;")
+    _ZERO_ONCE_SET = gl.constexpr("""{
+        .reg .pred absent;
+        again:
+        ld.acquire.gpu.global.u32 $0, [$1];
+        setp.eq.u32 absent, $0, 0;
+        @absent bra again;
+        sub.u32 $0, $0, 1;
+        }""")
 
 __all__ = ["attention_hopper_kernel"]
 
@@ -46,52 +61,101 @@ def _blocks(row_tile, keys, CAUSAL: gl.constexpr, TILE: gl.constexpr, BLOCK: gl.
 
 
 @jit
-def _produce(q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr):
-    q_smem, k_ring, v_ring, _ = smem
-    q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
-    total, dealt, section, row_tiles, heads, group, _, keys = sizes
-    STAGES: gl.constexpr = k_ring.shape[0]
-    step, q_phase = 0, 1  # waiting for the phase before the first succeeds on a new barrier
-    deal = deal_out(total, dealt)
-    for turn in range(deal[0]):
-        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
-        batch, q_head = head // heads, head % heads
-        mbarrier.wait(q_empty, q_phase)
-        q_phase ^= 1
-        mbarrier.expect(q_full, 2 * q_desc.block_type.nbytes)
-        for half in gl.static_range(2):
-            async_load(q_desc, [batch, q_head, (2 * row_tile + half) * ROWS, 0], q_full, q_smem.index(half))
-        blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
-        for i in range(blocks):
-            stage, phase = step % STAGES, step // STAGES & 1
-            at = (blocks - 1 - i) * BLOCK
-            mbarrier.wait(k_empty.index(stage), phase ^ 1)
-            mbarrier.expect(k_full.index(stage), k_desc.block_type.nbytes)
-            async_load(k_desc, [batch, q_head // group, at, 0], k_full.index(stage), k_ring.index(stage))
-            mbarrier.wait(v_empty.index(stage), phase ^ 1)
-            mbarrier.expect(v_full.index(stage), v_desc.block_type.nbytes)
-            async_load(v_desc, [batch, q_head // group, at, 0], v_full.index(stage), v_ring.index(stage))
-            step += 1
+def _part_of(tile, begin, end, blocks):
+    """Return the last block of a tile that a stretch has, and how many. Stretches go through a tile from its last block to its first."""
+    skipped = gl.maximum(begin - tile * blocks, 0)
+    return blocks - 1 - skipped, gl.minimum(end - tile * blocks, blocks) - skipped
 
 
 @jit
-def _consume(
+def _fetch(q_desc, k_desc, v_desc, smem, bars, at, step, turn, heads, group, ROWS: gl.constexpr, BLOCK: gl.constexpr):
+    """Fetch the queries of a tile, and `count` blocks of keys and values, from `last` to the left. Return the step that follows."""
+    head, row_tile, last, count = at
+    q_smem, k_ring, v_ring, _ = smem
+    q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
+    STAGES: gl.constexpr = k_ring.shape[0]
+    batch, q_head = head // heads, head % heads
+    for i in range(count):
+        stage, phase = step % STAGES, step // STAGES & 1
+        key = (last - i) * BLOCK
+        mbarrier.wait(k_empty.index(stage), phase ^ 1)  # waiting for the phase before the first succeeds on a new barrier
+        mbarrier.expect(k_full.index(stage), k_desc.block_type.nbytes)
+        async_load(k_desc, [batch, q_head // group, key, 0], k_full.index(stage), k_ring.index(stage))
+        if i == 0:
+            for half in gl.static_range(2):
+                mbarrier.wait(q_empty.index(half), turn & 1 ^ 1)
+                mbarrier.expect(q_full.index(half), q_desc.block_type.nbytes)
+                async_load(q_desc, [batch, q_head, (2 * row_tile + half) * ROWS, 0], q_full.index(half), q_smem.index(half))
+        mbarrier.wait(v_empty.index(stage), phase ^ 1)
+        mbarrier.expect(v_full.index(stage), v_desc.block_type.nbytes)
+        async_load(v_desc, [batch, q_head // group, key, 0], v_full.index(stage), v_ring.index(stage))
+        step += 1
+    return step
+
+
+@jit
+def _produce(q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, SPLIT: gl.constexpr):
+    total, dealt, split, section, row_tiles, heads, group, _, keys = sizes
+    step = 0
+    deal = deal_out(total - split, dealt)
+    for turn in range(deal[0]):
+        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
+        blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
+        step = _fetch(q_desc, k_desc, v_desc, smem, bars, (head, row_tile, blocks - 1, blocks), step, turn, heads, group, ROWS, BLOCK)
+    if SPLIT:
+        blocks = gl.cdiv(keys, BLOCK)
+        _, begin, end = stretch(split * blocks)
+        for tile in range(begin // blocks, gl.cdiv(end, blocks)):
+            turn = deal[0] + tile - begin // blocks
+            head, row_tile = place(total - split + tile, section, row_tiles)
+            last, count = _part_of(tile, begin, end, blocks)
+            step = _fetch(q_desc, k_desc, v_desc, smem, bars, (head, row_tile, last, count), step, turn, heads, group, ROWS, BLOCK)
+
+
+@jit
+def _sums(parts, flag, ZERO: gl.constexpr, ROWS: gl.constexpr, DV: gl.constexpr, s_layout: gl.constexpr, o_layout: gl.constexpr):
+    """Return where the peaks, the norms and the output of a part are. `ZERO` is assembly that returns zero, and may wait for the flag.
+
+    The compiler does not know that it is zero. Else it would compute every address before the first tile, and keep them all.
+    """
+    zero = gl.inline_asm_elementwise(
+        ZERO, "=r,l", [flag + gl.zeros([ROWS], gl.int32, gl.SliceLayout(1, o_layout))], dtype=gl.int32, is_pure=False, pack=1
+    )
+    row = gl.arange(0, ROWS, gl.SliceLayout(1, s_layout)) + gl.convert_layout(zero, gl.SliceLayout(1, s_layout))
+    o_row = gl.arange(0, ROWS, gl.SliceLayout(1, o_layout)) + zero
+    column = gl.arange(0, DV, gl.SliceLayout(0, o_layout))
+    return parts + row, parts + ROWS + row, parts + 2 * ROWS + gl.expand_dims(o_row * DV, 1) + gl.expand_dims(column, 0)
+
+
+@jit
+def _attend(
     out_desc,
     lse,
+    parts,
+    flags,
     scale_log2,
     smem,
     bars,
     sizes,
+    at,
+    step,
+    turn,
     HALF: gl.constexpr,
     CAUSAL: gl.constexpr,
     ROWS: gl.constexpr,
     BLOCK: gl.constexpr,
     REST: gl.constexpr,
     SHARED: gl.constexpr,
+    PART: gl.constexpr,
 ):
+    """Attend to `count` blocks of keys, from `last` to the left. Return the step that follows.
+
+    `PART`: where more blocks are to the left, another program has left their sums. Where more are to the right, leave the sums.
+    """
+    head, row_tile, last, count = at
+    _, _, split, _, _, heads, _, rows, keys = sizes
     q_smem, k_ring, v_ring, out_smem = smem
     q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
-    total, dealt, section, row_tiles, heads, _, rows, keys = sizes
     STAGES: gl.constexpr = k_ring.shape[0]
     D: gl.constexpr = k_ring.shape[4]
     DV: gl.constexpr = v_ring.shape[4]
@@ -102,94 +166,162 @@ def _consume(
     by_row: gl.constexpr = gl.SliceLayout(1, o_layout)
     q = q_smem.index(HALF).reshape([ROWS, D])
     unset = gl.zeros([ROWS, BLOCK], gl.float32, s_layout)
+    first_row = (2 * row_tile + HALF) * ROWS
+    row = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, s_layout))
 
-    step, q_phase = 0, 0
-    deal = deal_out(total, dealt)
-    for turn in range(deal[0]):
-        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
-        blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
-        first_row = (2 * row_tile + HALF) * ROWS
-        row = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, s_layout))
+    if CAUSAL and HALF == 0 and BLOCK == ROWS and count > _blocks(2 * row_tile, keys, CAUSAL, ROWS, BLOCK):
+        # These queries do not see the last block of the tile.
+        mbarrier.wait(k_full.index(step % STAGES), step // STAGES & 1)
+        mbarrier.arrive(k_empty.index(step % STAGES), count=1)
+        mbarrier.wait(v_full.index(step % STAGES), step // STAGES & 1)
+        mbarrier.arrive(v_empty.index(step % STAGES), count=1)
+        step += 1
+        last -= 1
+        count -= 1
 
-        if CAUSAL and HALF == 0 and BLOCK == ROWS and blocks > _blocks(2 * row_tile, keys, CAUSAL, ROWS, BLOCK):
-            # These queries do not see the last block of the tile.
-            mbarrier.wait(k_full.index(step % STAGES), step // STAGES & 1)
-            mbarrier.arrive(k_empty.index(step % STAGES), count=1)
-            mbarrier.wait(v_full.index(step % STAGES), step // STAGES & 1)
-            mbarrier.arrive(v_empty.index(step % STAGES), count=1)
-            step += 1
-            blocks -= 1
+    o = gl.zeros([ROWS, DV], gl.float32, o_layout)
+    if PART:
+        blocks = gl.cdiv(keys, BLOCK)
+        number, _, _ = stretch(split * blocks)
+        PART_SIZE: gl.constexpr = ROWS * (DV + 2)
+        before = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, s_layout))
+        norm_before = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, s_layout))
+        if last >= count:
+            index = 2 * number + 2 + HALF
+            peaks, norms, outs = _sums(parts + index * PART_SIZE, flags + index, _ZERO_ONCE_SET, ROWS, DV, s_layout, o_layout)
+            before, norm_before, o = gl.load(peaks), gl.load(norms), gl.load(outs)
 
-        # From the right: the only block with a diagonal or a ragged end comes first, so the loop needs no mask.
-        mbarrier.wait(q_full, q_phase)
-        q_phase ^= 1
-        stage = step % STAGES
-        mbarrier.wait(k_full.index(stage), step // STAGES & 1)
-        s = _scores(q, k_ring.index(stage).reshape([BLOCK, D]), unset, REST)
-        s = warpgroup_mma_wait(0, deps=(s,))
-        mbarrier.arrive(k_empty.index(stage), count=1)
-        column = (blocks - 1) * BLOCK + gl.arange(0, BLOCK, gl.SliceLayout(0, s_layout))
-        last = gl.full([ROWS], keys - 1, gl.int32, gl.SliceLayout(1, s_layout))
-        if CAUSAL:
-            last = gl.minimum(last, row)
-        s = gl.where(gl.expand_dims(column, 0) <= gl.expand_dims(last, 1), s, float("-inf"))
-        peak = gl.max(s, 1) * scale_log2
-        p = gl.exp2(s * scale_log2 - gl.expand_dims(peak, 1))
-        norm = gl.sum(p, 1)
-        p_half = gl.convert_layout(p.to(dtype), p_layout)
-        o = gl.zeros([ROWS, DV], gl.float32, o_layout)
-        mbarrier.wait(v_full.index(stage), step // STAGES & 1)
+    # From the right: the only block with a diagonal or a ragged end comes first, so the loop needs no mask.
+    mbarrier.wait(q_full.index(HALF), turn & 1)
+    stage = step % STAGES
+    mbarrier.wait(k_full.index(stage), step // STAGES & 1)
+    s = _scores(q, k_ring.index(stage).reshape([BLOCK, D]), unset, REST)
+    s = warpgroup_mma_wait(0, deps=(s,))
+    mbarrier.arrive(k_empty.index(stage), count=1)
+    if not SHARED and count == 1:
+        mbarrier.arrive(q_empty.index(HALF), count=1)
+    column = last * BLOCK + gl.arange(0, BLOCK, gl.SliceLayout(0, s_layout))
+    seen = gl.full([ROWS], keys - 1, gl.int32, gl.SliceLayout(1, s_layout))
+    if CAUSAL:
+        seen = gl.minimum(seen, row)
+    s = gl.where(gl.expand_dims(column, 0) <= gl.expand_dims(seen, 1), s, float("-inf"))
+    peak = gl.max(s, 1) * scale_log2
+    if PART:
+        peak = gl.maximum(peak, before)
+    p = gl.exp2(s * scale_log2 - gl.expand_dims(peak, 1))
+    norm = gl.sum(p, 1)
+    if PART:
+        shrink = gl.exp2(before - peak)
+        norm += norm_before * shrink
+        o = o * gl.expand_dims(gl.convert_layout(shrink, by_row), 1)
+    p_half = gl.convert_layout(p.to(dtype), p_layout)
+    mbarrier.wait(v_full.index(stage), step // STAGES & 1)
 
-        for _ in range(blocks - 1):
-            following, phase = (step + 1) % STAGES, (step + 1) // STAGES & 1
-            mbarrier.wait(k_full.index(following), phase)
-            s = _scores(q, k_ring.index(following).reshape([BLOCK, D]), unset, REST)
-            o = warpgroup_mma(p_half, v_ring.index(stage).reshape([BLOCK, DV]), o, is_async=True)
-            s = warpgroup_mma_wait(1, deps=(s,))
-            mbarrier.arrive(k_empty.index(following), count=1)
-            new_peak = gl.maximum(peak, gl.max(s, 1) * scale_log2)
-            p = gl.exp2(s * scale_log2 - gl.expand_dims(new_peak, 1))
-            shrink = gl.exp2(peak - new_peak)
-            peak = new_peak
-            norm = norm * shrink + gl.sum(p, 1)
-            # This wait for the next block's V is here because of its branch. ptxas moves the wait for the product, below, up across
-            # arithmetic, but not across a branch. So the softmax still overlaps with the product.
-            mbarrier.wait(v_full.index(following), phase)
-            o = warpgroup_mma_wait(0, deps=(o,))
-            mbarrier.arrive(v_empty.index(stage), count=1)
-            o = o * gl.expand_dims(gl.convert_layout(shrink, by_row), 1)
-            p_half = gl.convert_layout(p.to(dtype), p_layout)
-            step += 1
-            stage = following
-
-        if not SHARED:
-            mbarrier.arrive(q_empty, count=1)
+    for i in range(count - 1):
+        following, phase = (step + 1) % STAGES, (step + 1) // STAGES & 1
+        mbarrier.wait(k_full.index(following), phase)
+        s = _scores(q, k_ring.index(following).reshape([BLOCK, D]), unset, REST)
         o = warpgroup_mma(p_half, v_ring.index(stage).reshape([BLOCK, DV]), o, is_async=True)
-        gl.store(lse + head.to(gl.int64) * rows + row, (peak + gl.log2(norm)) * 0.6931471805599453, mask=row < rows)
+        s = warpgroup_mma_wait(1, deps=(s,))
+        mbarrier.arrive(k_empty.index(following), count=1)
+        if not SHARED and i == count - 2:
+            mbarrier.arrive(q_empty.index(HALF), count=1)
+        new_peak = gl.maximum(peak, gl.max(s, 1) * scale_log2)
+        p = gl.exp2(s * scale_log2 - gl.expand_dims(new_peak, 1))
+        shrink = gl.exp2(peak - new_peak)
+        peak = new_peak
+        norm = norm * shrink + gl.sum(p, 1)
+        # This wait for the next block's V is here because of its branch. ptxas moves the wait for the product, below, up across
+        # arithmetic, but not across a branch. So the softmax still overlaps with the product.
+        mbarrier.wait(v_full.index(following), phase)
         o = warpgroup_mma_wait(0, deps=(o,))
         mbarrier.arrive(v_empty.index(stage), count=1)
+        o = o * gl.expand_dims(gl.convert_layout(shrink, by_row), 1)
+        p_half = gl.convert_layout(p.to(dtype), p_layout)
         step += 1
+        stage = following
+
+    o = warpgroup_mma(p_half, v_ring.index(stage).reshape([BLOCK, DV]), o, is_async=True)
+    if not PART or last == gl.cdiv(keys, BLOCK) - 1:
+        gl.store(lse + head.to(gl.int64) * rows + row, (peak + gl.log2(norm)) * 0.6931471805599453, mask=row < rows)
+    o = warpgroup_mma_wait(0, deps=(o,))
+    mbarrier.arrive(v_empty.index(stage), count=1)
+    step += 1
+    if PART and last < gl.cdiv(keys, BLOCK) - 1:
+        index = 2 * number + HALF
+        peaks, norms, outs = _sums(parts + index * PART_SIZE, flags, _ZERO, ROWS, DV, s_layout, o_layout)
+        gl.store(peaks, peak)
+        gl.store(norms, norm)
+        gl.store(outs, o)
+        barrier()
+        gl.atomic_xchg(flags + index, 1, sem="release")
+    else:
         o = o * gl.expand_dims(gl.convert_layout(1.0 / norm, by_row), 1)
         tma.store_wait(0)  # the previous tile's store: its buffer is written next
         out_smem.index(HALF).reshape([ROWS, DV]).store(o.to(dtype))
         fence_async_shared()
         async_store(out_desc, [head // heads, head % heads, first_row, 0], out_smem.index(HALF))
-        if SHARED:
-            tma.store_wait(0)
-            mbarrier.arrive(q_empty, count=1)
+    if SHARED:
+        tma.store_wait(0)
+        mbarrier.arrive(q_empty.index(HALF), count=1)
+    return step
+
+
+@jit
+def _consume(
+    out_desc,
+    lse,
+    parts,
+    flags,
+    scale_log2,
+    smem,
+    bars,
+    sizes,
+    HALF: gl.constexpr,
+    CAUSAL: gl.constexpr,
+    ROWS: gl.constexpr,
+    BLOCK: gl.constexpr,
+    REST: gl.constexpr,
+    SHARED: gl.constexpr,
+    SPLIT: gl.constexpr,
+):
+    total, dealt, split, section, row_tiles, _, _, _, keys = sizes
+    step = 0
+    deal = deal_out(total - split, dealt)
+    for turn in range(deal[0]):
+        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
+        blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
+        at = (head, row_tile, blocks - 1, blocks)
+        step = _attend(
+            out_desc, lse, parts, flags, scale_log2, smem, bars, sizes, at, step, turn, HALF, CAUSAL, ROWS, BLOCK, REST, SHARED, False
+        )
+    if SPLIT:
+        blocks = gl.cdiv(keys, BLOCK)
+        _, begin, end = stretch(split * blocks)
+        for tile in range(begin // blocks, gl.cdiv(end, blocks)):
+            turn = deal[0] + tile - begin // blocks
+            head, row_tile = place(total - split + tile, section, row_tiles)
+            last, count = _part_of(tile, begin, end, blocks)
+            at = (head, row_tile, last, count)
+            step = _attend(
+                out_desc, lse, parts, flags, scale_log2, smem, bars, sizes, at, step, turn, HALF, CAUSAL, ROWS, BLOCK, REST, SHARED, True
+            )
     tma.store_wait(0)
 
 
-@jit(do_not_specialize=["total", "dealt", "section", "row_tiles", "heads", "group", "rows", "keys"])
+@jit(do_not_specialize=["total", "dealt", "split", "section", "row_tiles", "heads", "group", "rows", "keys"])
 def attention_hopper_kernel(
     q_desc,
     k_desc,
     v_desc,
     out_desc,
     lse,
+    parts,
+    flags,
     scale_log2,
     total,
     dealt,
+    split,
     section,
     row_tiles,
     heads,
@@ -202,6 +334,7 @@ def attention_hopper_kernel(
     STAGES: gl.constexpr,
     REST: gl.constexpr,
     SHARED: gl.constexpr,
+    SPLIT: gl.constexpr,
 ):
     D: gl.constexpr = q_desc.block_type.shape[3]
     DV: gl.constexpr = v_desc.block_type.shape[3]
@@ -212,19 +345,19 @@ def attention_hopper_kernel(
         out_smem = gl.allocate_shared_memory(q_desc.dtype, [2, 1, 1, ROWS, DV], out_desc.layout)
     k_ring = gl.allocate_shared_memory(q_desc.dtype, [STAGES, 1, 1, BLOCK, D], k_desc.layout)
     v_ring = gl.allocate_shared_memory(q_desc.dtype, [STAGES, 1, 1, BLOCK, DV], v_desc.layout)
-    q_full, q_empty = ring(1, 1, 2)
+    q_full, q_empty = ring(2, 1, 1)
     k_full, k_empty = ring(STAGES, 1, 2)
     v_full, v_empty = ring(STAGES, 1, 2)
     fence_async_shared()
 
     smem = (q_smem, k_ring, v_ring, out_smem)
-    bars = (q_full.index(0), q_empty.index(0), k_full, k_empty, v_full, v_empty)
-    sizes = (total, dealt, section, row_tiles, heads, group, rows, keys)
+    bars = (q_full, q_empty, k_full, k_empty, v_full, v_empty)
+    sizes = (total, dealt, split, section, row_tiles, heads, group, rows, keys)
     gl.warp_specialize(
         [
-            (_consume, (out_desc, lse, scale_log2, smem, bars, sizes, 0, CAUSAL, ROWS, BLOCK, REST, SHARED)),
-            (_consume, (out_desc, lse, scale_log2, smem, bars, sizes, 1, CAUSAL, ROWS, BLOCK, REST, SHARED)),
-            (_produce, (q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL, ROWS, BLOCK)),
+            (_consume, (out_desc, lse, parts, flags, scale_log2, smem, bars, sizes, 0, CAUSAL, ROWS, BLOCK, REST, SHARED, SPLIT)),
+            (_consume, (out_desc, lse, parts, flags, scale_log2, smem, bars, sizes, 1, CAUSAL, ROWS, BLOCK, REST, SHARED, SPLIT)),
+            (_produce, (q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL, ROWS, BLOCK, SPLIT)),
         ],
         [4, 1],
         [240, 24],

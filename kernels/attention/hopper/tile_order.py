@@ -40,8 +40,25 @@ def tile_of(turn, deal, dealt, section, row_tiles):
     round = turn % both - second * first
     index = (turn // both * 2 + second) * dealt + round * programs
     index += gl.where((round + second * rounds) % 2 == 1, programs - 1 - program, program)
+    return place(index, section, row_tiles)
+
+
+@jit
+def place(index, section, row_tiles):
+    """Return (head, row tile) of the tile at an index of the order in which they are dealt."""
     within = index % (section * row_tiles)
     return index // (section * row_tiles) * section + within % section, row_tiles - 1 - within // section
+
+
+@jit
+def stretch(blocks):
+    """Share blocks out. Return this program's number, and the first and the end of its blocks.
+
+    Numbers go against the grid: a program waits for the number after its own, which the hardware has started before.
+    """
+    programs = gl.num_programs(0)
+    number = programs - 1 - gl.program_id(0)
+    return number, number * blocks // programs, (number + 1) * blocks // programs
 
 
 @jit
