@@ -419,8 +419,8 @@ def work(job: Job, card: Architecture) -> None:
         if text := first_code_of(source.name, metadata.hash):
             recorder.follow(metadata.hash, lanes_of(text, source.signature, arguments, grid, has_data=False))
 
-    # A home for each architecture: a package may store what it tuned without the architecture's name. Another one would find it, and compile
-    # something else, if it came later.
+    # A home for each architecture: a package may store what it tuned without the name of the architecture. The process of another one would
+    # find that, if it came later, and compile something else.
     own_home = temporary_home(Path.home())
     with own_home, pretended_device(card, recorder.load, job.torch_devices, launched), followed, contextlib.ExitStack() as undo:
         if job.what.bench_scripts:
