@@ -91,13 +91,16 @@ def checked(target: TargetSummary) -> tuple[int, int]:
 
 def checked_of(targets: Iterable[TargetSummary]) -> str:
     """Return `212 of 240 tests checked`, by target if there are several; empty if every test was. If time was short, it says of how many
-    functions: `34 of 9240 tests checked (16 of 17 test functions)`."""
+    functions: `34 of 9240 tests checked (16 of 17 test functions)`; and whether it was too short to compile anything."""
     several, some = list(targets), []
     for target in several:
         done, total = checked(target)
         functions, untried = (sum(getattr(report, name) for report in target.stages) for name in ("functions", "untried"))
         of = f" ({functions - untried} of {functions} test functions)" if functions else ""
-        some += [f"{done} of {total} tests checked{of}{f' on {target.target}' if len(several) > 1 else ''}"] if done < total else []
+        on = f" on {target.target}" if len(several) > 1 else ""
+        some += [f"{done} of {total} tests checked{of}{on}"] if done < total else []
+        if not target.compiled and any(report.stage is Stage.COMPILE and report.out_of_time for report in target.stages):
+            some.append(f"the budget was up before anything was compiled{on}")
     return ", ".join(some)
 
 

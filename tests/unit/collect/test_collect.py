@@ -82,13 +82,14 @@ def test_links_are_not_followed_when_searching(tmp_path, raw):
         find_raw([artifact])
 
 
-@pytest.mark.parametrize("paths", [[], ["."], ["missing"]])
-def test_no_raw_folder_is_an_error_in_three_beats(tmp_path, paths):
+@pytest.mark.parametrize(("paths", "said"), [([], "no raw folder in an"), (["."], "no raw folder in /"), (["missing"], "missing.")])
+def test_no_raw_folder_is_an_error_in_three_beats(tmp_path, paths, said):
     with pytest.raises(InvalidInputError) as caught:
         find_raw([tmp_path / path for path in paths])
 
     assert caught.value.exit_code == ExitCode.INCOMPLETE
     assert len(str(caught.value).splitlines()) == 3
+    assert said in str(caught.value).splitlines()[0]
 
 
 @pytest.mark.parametrize(

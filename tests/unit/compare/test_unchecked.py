@@ -41,6 +41,9 @@ def test_the_first_line_counts_what_was_checked():
     assert outcome(compare([run()]), strict=True).code == ExitCode.GOOD
     cut = StageReport(Stage.TEST, Verdict.PASSED, left_out=3, functions=9, untried=2)
     assert headline(compare([run(cases=LACKING, stages=(cut,))]), ()).text.startswith("1 of 10 tests checked (7 of 9 test functions); ")
+    late = StageReport(Stage.COMPILE, Verdict.PASSED, out_of_time=True)
+    assert headline(compare([run(stages=(late,), compiled=())]), ()).text.startswith("The budget was up before anything was compiled; all ")
+    assert "budget" not in headline(compare([run(stages=(late,))]), ()).text
 
 
 def test_causes_come_with_the_most_tests_first_and_a_hint_each():
