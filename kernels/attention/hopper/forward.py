@@ -106,6 +106,7 @@ def _plan(
             programs, dealt = total, total
     block, stages, rest, shared = _shape(depth, v_depth)
     split = 0 if causal else shared_out(total, on.processors, cdiv(keys, block))
+    dealt = max(dealt - split, 1)
     sizes = total, dealt, split, section, row_tiles, heads, group, rows, keys
     options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "SPLIT": split > 0}
     bound = Bound(attention_hopper_kernel, (programs,), {**options, "num_warps": 4})

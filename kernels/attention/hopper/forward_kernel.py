@@ -9,8 +9,8 @@ The consumers never wait for each other, so the softmax of one overlaps with the
 of the next block before the weighted sum of the current one, so that its softmax overlaps with its own product too.
 
 Without a mask, the tiles that do not fill a last round of all programs are shared out (`SPLIT`), together with one more for each program.
-Each program has a stretch of their blocks of keys: the rest of a tile, perhaps a whole one, and the begin of one. It leaves the sums of
-that rest in memory. The program that has the begin of the same tile goes on from there, and writes the output.
+Their blocks of keys are divided evenly, so a tile may be cut in two. The program that has its left part writes its sums to memory. The
+program that has its right part reads them, adds its own blocks, and writes the output.
 
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (arXiv 2407.08608), sections 3.1 and 3.2.
 """
@@ -61,22 +61,6 @@ def _blocks(row_tile, keys, CAUSAL: gl.constexpr, TILE: gl.constexpr, BLOCK: gl.
 
 
 @jit
-def _dealt(total, dealt, split, SPLIT: gl.constexpr):
-    """Return how many whole tiles this program has, and what else `deal_out` returns."""
-    return ((total - split) // gl.num_programs(0), 0, 0, 0) if SPLIT else deal_out(total, dealt)
-
-
-@jit
-def _dealt_tile(turn, deal, dealt, section, row_tiles, SPLIT: gl.constexpr):
-    """Return (head, row tile) of a turn. Of tiles that are as long, and fill whole rounds, each program has one a round."""
-    if SPLIT:
-        head, row_tile = place(turn * gl.num_programs(0) + gl.program_id(0), section, row_tiles)
-    else:
-        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
-    return head, row_tile
-
-
-@jit
 def _part_of(tile, begin, end, blocks):
     """Return the last block of a tile that a stretch has, and how many. Stretches go through a tile from its last block to its first."""
     skipped = gl.maximum(begin - tile * blocks, 0)
@@ -113,9 +97,9 @@ def _fetch(q_desc, k_desc, v_desc, smem, bars, at, step, turn, heads, group, ROW
 def _produce(q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, SPLIT: gl.constexpr):
     total, dealt, split, section, row_tiles, heads, group, _, keys = sizes
     step = 0
-    deal = _dealt(total, dealt, split, SPLIT)
+    deal = deal_out(total - split, dealt)
     for turn in range(deal[0]):
-        head, row_tile = _dealt_tile(turn, deal, dealt, section, row_tiles, SPLIT)
+        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
         blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
         step = _fetch(q_desc, k_desc, v_desc, smem, bars, (head, row_tile, blocks - 1, blocks), step, turn, heads, group, ROWS, BLOCK)
     if SPLIT:
@@ -303,9 +287,9 @@ def _consume(
 ):
     total, dealt, split, section, row_tiles, _, _, _, keys = sizes
     step = 0
-    deal = _dealt(total, dealt, split, SPLIT)
+    deal = deal_out(total - split, dealt)
     for turn in range(deal[0]):
-        head, row_tile = _dealt_tile(turn, deal, dealt, section, row_tiles, SPLIT)
+        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
         blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
         at = (head, row_tile, blocks - 1, blocks)
         step = _attend(
