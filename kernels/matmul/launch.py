@@ -7,6 +7,7 @@ GPU.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -28,12 +29,8 @@ FETCH = 32
 # Rows or columns of the output from which copying an operand first is worth it, if its layout is slow to read.
 WORTH_A_COPY = 256
 
-# Bytes that caches and memory move at once, and those of a line. TMA fetches rows that start within a sector at half the speed. It keeps up
-# if that is so for the first operand alone, of which a tile has fewer rows.
-SECTOR, LINE = 32, 128
-
-# Rows of the first operand from which it is worth it to copy the second so that its rows start on lines.
-ON_LINES = 2304
+# Bytes of a cache line; and the nanoseconds of an H200 that it takes to start a copy, and for each of its 16-bit elements.
+LINE, _COPY, _COPIED = 128, 1200, 0.0009
 
 # Where TMA cannot reach an operand as it is, a copy is worth it from so many products, and rows and columns, on: other kernels take five
 # times as long.
@@ -81,7 +78,8 @@ def multiply(
         a, b = _unit_stride(a), _unit_stride(b)
         large = min(a.shape[-2], b.shape[-1]) >= FEWEST_IN_REACH and out.numel() * a.shape[-1] >= IN_REACH
         if precision is None and choose(MATMUL).specialized and large:
-            a, b = _on_lines(a, 16), _on_lines(b, SECTOR if a.shape[-2] >= ON_LINES else 16)
+            copied = _copied(card(), on_boundary(a, b), Layout.of(a), Layout.of(b))
+            a, b = [_on_lines(x) if copy else x for x, copy in zip((a, b), copied, strict=True)]
         bias = bias if bias is None else bias.contiguous()
         boundaries = on_boundary(a, b, saved, bias)
         launch = _plan(card(), a.dtype, precision, boundaries, Layout.of(a), Layout.of(b), bias is not None, activation, save)
@@ -151,7 +149,8 @@ def _plan(
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
         from kernels.matmul.specialized import product
 
-        return product(cheapest(config.specialized[1 if narrow else 0 :], on, shape, k), on, dtype, a, b, **epilogue)
+        tile = cheapest(config.specialized[1 if narrow else 0 :], on, shape, k, (a.fetching, b.fetching))
+        return product(tile, on, dtype, a, b, **epilogue)
     tiles = config.narrow
     if precision:
         tiles = getattr(config, precision)
@@ -218,17 +217,33 @@ def _row(tile: Tile, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
     return launch
 
 
-def cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...], k: int) -> AnyTile:
-    """Return the tile with the fewest waves over the multiprocessors, weighted by its products and the operands it fetches."""
+def cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...], k: int, fetching: tuple[int, int] = (1, 1)) -> AnyTile:
+    """Return the tile that takes the least time. `fetching`: how many times as long each operand takes to fetch, by a `Layout`."""
+    return min(tiles, key=lambda tile: _cost(tile, on, shape, k, fetching))
+
+
+def _cost(tile: Tile | Specialized, on: Card, shape: tuple[int, ...], k: int, fetching: tuple[int, int]) -> float:
+    """Return the nanoseconds of a specialized tile; of another, its waves over the multiprocessors, weighted by products and fetches."""
     *batch, m, n = shape
+    tiles = (batch[0] if batch else 1) * cdiv(m, tile.m) * cdiv(n, tile.n)
+    if isinstance(tile, Specialized):
+        return shared(tile, on, tiles, k, fetching)[1]
+    return cdiv(tiles, on.processors) * (tile.m * tile.n + FETCH * (tile.m + tile.n))
 
-    def cost(tile: AnyTile) -> float:
-        tiles = (batch[0] if batch else 1) * cdiv(m, tile.m) * cdiv(n, tile.n)
-        if isinstance(tile, Specialized):
-            return shared(tile, on, tiles, k)[1]
-        return cdiv(tiles, on.processors) * (tile.m * tile.n + FETCH * (tile.m + tile.n))
 
-    return min(tiles, key=cost)
+@functools.lru_cache(maxsize=4096)
+def _copied(on: Card, boundaries: tuple[bool, ...], a: Layout, b: Layout) -> tuple[bool, ...]:
+    """Return which operands are copied first, so that their rows start on lines: those that TMA cannot reach, or where that is faster."""
+    operands, shape, tiles = (a, b), (*a.shape[:-1], b.shape[-1]), choose(MATMUL, on).specialized
+
+    def cost(copied: tuple[bool, ...]) -> float:
+        of_a, of_b = [1 if copy else x.fetching for x, copy in zip(operands, copied, strict=True)]
+        copies = sum(_COPY + _COPIED * math.prod(x.shape) for x, copy in zip(operands, copied, strict=True) if copy)
+        return copies + min(_cost(tile, on, shape, a.shape[-1], (of_a, of_b)) for tile in tiles)
+
+    reached = [boundary and x.in_reach_of_tma() for x, boundary in zip(operands, boundaries, strict=True)]
+    choices = itertools.product(*[(False, True) if reach else (True,) for reach in reached])
+    return min(choices, key=cost)
 
 
 def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -242,13 +257,11 @@ def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.
     return a, b
 
 
-def _on_lines(x: torch.Tensor, boundary: int) -> torch.Tensor:
-    """Return a 16-bit operand whose rows start on so many bytes, 16 or more: `x`, or a copy."""
+def _on_lines(x: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a 16-bit operand whose rows start on lines."""
     if x.stride(-1) != 1:
-        return _on_lines(x.mT, boundary).mT
+        return _on_lines(x.mT).mT
     *batch, rows, columns = x.shape
-    if x.data_ptr() % 16 == 0 and Layout.of(x).in_reach_of_tma() and x.stride(-2) * 2 % boundary == 0:
-        return x
     out = torch.empty((*batch, rows, cdiv(columns * 2, LINE) * LINE // 2), dtype=x.dtype, device=x.device)[..., :columns]
     if batch:
         return out.copy_(x)

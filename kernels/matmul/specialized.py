@@ -50,7 +50,7 @@ def product(
     of_a = box(a, (tile.k, ROWS_OF_WARPS) if a_transposed else (ROWS_OF_WARPS, tile.k), dtype)
     of_b, *of_more = (box(b, (n, tile.k) if b_transposed else (tile.k, n), dtype) for n in tile.pieces)
     of_out = box(Layout((*batch, m, n), (*[m * row] * len(batch), row, 1)), (ROWS_OF_WARPS, tile.part_n), dtype)
-    count = 1 if add or not _spread(tile, k, activation) else shared(tile, on, tiles, k)[0]
+    count = 1 if add or not _spread(tile, k, activation) else shared(tile, on, tiles, k, (a.fetching, b.fetching))[0]
     epilogue = {"BIAS": bias, "ACTIVATION": activation, "SAVE": save}
     options: dict[str, Any] = {
         "BLOCK_N": tile.n,

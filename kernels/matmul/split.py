@@ -30,13 +30,16 @@ _LEAST, _MOST_SHARES, _SHARING, _SHARED = 8, 16, 4000, 0.0043
 _MOST = 4
 
 
-def shared(tile: Specialized, on: Card, tiles: int, k: int) -> tuple[int, float]:
-    """Return in how many shares to make the sums of the tiles that are left over when all others are dealt out, and how long all take."""
+def shared(tile: Specialized, on: Card, tiles: int, k: int, fetching: tuple[int, int] = (1, 1)) -> tuple[int, float]:
+    """Return in how many shares to make the sums of the tiles that are left over when all others are dealt out, and how long all take.
+
+    fetching: how many times as long it takes to fetch the rows, and the columns; see `Layout`.
+    """
     whole, over = divmod(tiles, on.processors)
     steps, least = cdiv(k, tile.k), max(_LEAST, 2 * tile.n // tile.part_n)  # a tile that is held back is finished meanwhile
     in_pieces = len(tile.pieces) > 1
     products = _TWICE if in_pieces and tile.m > 64 else _PRODUCTS
-    step = max(_START + _FETCH * (tile.m + tile.n), products * tile.m * tile.n)
+    step = max(_START + _FETCH * (fetching[0] * tile.m + fetching[1] * tile.n), products * tile.m * tile.n)
     waves = whole + (over > 0)
     best = 1, waves * steps * step + (_EXPOSED * (waves - 1) if in_pieces else 0)
     for count in range(2, min(_MOST_SHARES, on.processors // over, steps // least) + 1 if over and not in_pieces else 0):

@@ -79,9 +79,23 @@ def test_a_copy_has_the_same_numbers(transposed, device):
     for size in (1000, 1004, 1001):
         x = torch.randn(300, size, device=device).bfloat16()
         x = x.t() if transposed else x
-        copy = launch._on_lines(x, 32)
+        copy = launch._on_lines(x)
         assert copy.equal(x) and {step * 2 % 128 for step in copy.stride() if step != 1} == {0}
-        assert launch._on_lines(copy, 32).data_ptr() == copy.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "copied"),
+    [
+        (4096, 4096, 4096, (False, False)),  # rows start on sectors
+        (500, 5000, 5000, (True, False)),  # the copy of the second takes longer than the product
+        (5000, 5000, 5000, (False, True)),  # the products take as long as fetching then does
+        (1000, 4096, 4093, (True, True)),  # out of TMA's reach
+    ],
+)
+def test_what_is_slow_to_fetch_is_copied_where_that_pays(m, n, k, copied):
+    operands = Layout((m, k), (k, 1)), Layout((k, n), (1, k))
+    assert launch._copied(HOPPER, (True, True), *operands) == copied
+    assert launch._copied(HOPPER, (False, True), *operands)[0]  # memory that starts on no boundary
 
 
 def test_a_batch_is_copied_too(device, compare):
