@@ -117,6 +117,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
         if not named or wanted is None:
             return self.call(func, *in_fp32(name, args, kwargs, self.claim.type, self.is_on_card))
         if self.is_gpu(wanted):
+            if _is_traced():
+                return func(*args, **kwargs)
             if func in _OF_DATA and not any(map(self.is_on_card, marks.tensors_in(args[:1]))):
                 wait()
             return self.make(func, args, {**kwargs, "device": self.to})
@@ -332,6 +334,11 @@ _OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.sparse_coo_tenso
 
 
 default_device._device_constructors()  # torch keeps the list of its own functions from the first call on: before any is replaced
+
+
+def _is_traced() -> bool:
+    """Whether tensors are made without data, as torch's compiler does: they say themselves that they are on a card."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
 
 
 def _default_device() -> Any:

@@ -245,7 +245,7 @@ def _explain(death: Death, log: Path, printed: int, faults: dict[str, Verdict]) 
         lines = file.read().decode("utf-8", "replace").splitlines()
     for pattern, verdict in faults.items():
         if line := next((line for line in lines if re.search(pattern, line)), None):
-            return Death(death.case, verdict, f"{death.reason}: {line.strip()[:300]}", by_others=True)
+            return Death(death.case, verdict, f"{death.reason}: {line.strip()[:300]}", by_others=verdict is not Verdict.NOT_RUN)
     said = [found[0] for found in _LAST_WORDS.finditer("\n".join(lines[-_LAST_LINES:]))]
     if death.verdict is Verdict.CRASHED and not death.by_others and said:
         return dataclasses.replace(death, reason=f"{death.reason}: {said[-1].strip()[:200]}")

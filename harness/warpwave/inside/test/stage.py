@@ -241,8 +241,9 @@ class Results:
     def _case(self, event: Event) -> CaseResult:
         kernel = self._kernel(event["id"])
         if event["event"] == "death":
-            why = event.get("not_run")
-            return CaseResult(event["id"], kernel, Verdict(event["verdict"]), message=event["reason"], not_run=NotRun(why) if why else None)
+            verdict, why = Verdict(event["verdict"]), event.get("not_run", NotRun.NOT_PRETENDED)
+            not_run = NotRun(why) if verdict is Verdict.NOT_RUN else None
+            return CaseResult(event["id"], kernel, verdict, message=event["reason"], not_run=not_run)
         return CaseResult(
             id=event["id"],
             kernel=kernel,

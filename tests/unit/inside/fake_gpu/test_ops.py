@@ -357,3 +357,16 @@ def test_a_compiler_copies_its_fake_tensors():
 
     with WithoutData(torch.device("meta"), ("cuda",), CARD), FakeTensorMode() as mode:
         assert fast_detach(mode, torch.empty(4, device="cuda")).shape == (4,)
+
+
+def test_what_a_compiler_makes_without_data_is_on_the_card():
+    """In `FakeTensorMode`, each tensor keeps its device itself."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with Redirect(torch.device("cpu"), ("cuda",), CARD), FakeTensorMode():
+        made, host = torch.randn(4, device="cuda"), torch.zeros(4)
+
+        assert (made + torch.full((), 1.0, device="cuda")).device.type == "cuda"
+        assert host.device.type == "cpu"
+        with pytest.raises(RuntimeError, match="cuda:0 and cpu"):
+            made + host

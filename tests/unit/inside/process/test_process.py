@@ -43,6 +43,7 @@ from warpwave.inside.watchdog import watch
 from warpwave.records import OVERFULL, OVERTIME, DeviceFacts, Stage, StageReport, Verdict, to_json
 from warpwave.records.isolated import isolated
 from warpwave.run import run_target
+from warpwave.run.attempt import _WITHOUT_CARD
 
 
 @pytest.mark.parametrize(
@@ -429,6 +430,21 @@ def test_a_sticky_error_has_one_culprit(run_inside, package):
         "failed",
         "after this test the device no longer answers: CUDA error: an illegal memory access was encountered",
     )
+
+
+def test_an_abort_for_want_of_a_card_is_no_failure(run_inside, tmp_path):
+    """torch on a machine without a card aborts where it differentiates a tensor of its compiler that is on a card."""
+    (tmp_path / "test_traced.py").write_text(
+        "import torch\nfrom torch._subclasses.fake_tensor import FakeTensorMode\n"
+        "def test_traced():\n    with FakeTensorMode():\n"
+        "        (torch.ones(3, device='cuda', requires_grad=True) * 2).sum().backward()\n"
+        "def test_after():\n    pass\n"
+    )
+    found = outcomes(run_inside(tmp_path, Stage.TEST, benches=(), device_faults=_WITHOUT_CARD))
+
+    assert found["test_after"][0] == "passed"
+    assert found["test_traced"][0] == "not-pretended"
+    assert "not linked with support for cuda devices" in found["test_traced"][1]
 
 
 def test_a_runtime_that_aborts_is_understood(run_inside, data):
