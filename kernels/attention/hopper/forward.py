@@ -22,7 +22,7 @@ _LN_2 = math.log(2)
 _ROWS = 64  # of Q per consumer: the smallest matrix product of a warpgroup
 _BLOCK = 128  # keys: at D = 128, the scores (64 registers), their bf16 copy (32) and the output (64) fit 240 registers without spills
 _ROUNDS = 1.5  # of tiles that are dealt at a time
-_SHARING = 8  # blocks of keys that a program could process while it leaves sums in memory and takes others up
+_SHARING = 5  # blocks of keys that a program could process while it leaves sums in memory and takes others up
 _SHARED_CACHE = 24 << 20  # bytes of K and V that concurrent programs may share: half of the L2 cache; the rest streams through it
 
 
@@ -116,7 +116,7 @@ def _plan(
         parts = flags = lse
         if split:  # for each half of a tile that a program leaves: its sums, two numbers a row, and whether they are there
             parts = torch.empty(2 * programs * _ROWS * (padded(v_depth) + 2), dtype=torch.float32, device=q.device)
-            flags = torch.zeros(2 * programs, dtype=torch.int32, device=q.device)
+            flags = torch.empty(2 * programs, dtype=torch.int64, device=q.device)
         bound(of_q(q), of_k(k), of_v(v), of_out(out), lse, parts, flags, scale / _LN_2, *sizes)
 
     return launch

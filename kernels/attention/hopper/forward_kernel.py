@@ -28,13 +28,18 @@ if AVAILABLE:
 
     barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # the names of Triton 3.9 and 3.6
     _ZERO = gl.constexpr("mov.u32 $0, 0;")
+    # What a flag holds once the sums are there. Who has taken them clears it, so a launch needs no zeros: memory that was last used for
+    # anything else holds this once in 2^64 times.
+    _SET = gl.constexpr(0x3D0A94C25E7B816F)
     _ZERO_ONCE_SET = gl.constexpr("""{
         .reg .pred absent;
+        .reg .b64 flag;
         again:
-        ld.acquire.gpu.global.u32 $0, [$1];
-        setp.eq.u32 absent, $0, 0;
+        ld.acquire.gpu.global.b64 flag, [$1];
+        xor.b64 flag, flag, 0x3D0A94C25E7B816F;
+        setp.ne.b64 absent, flag, 0;
         @absent bra again;
-        sub.u32 $0, $0, 1;
+        cvt.u32.u64 $0, flag;
         }""")
 
 __all__ = ["attention_hopper_kernel"]
@@ -190,6 +195,8 @@ def _attend(
             index = 2 * number + 2 + HALF
             peaks, norms, outs = _sums(parts + index * PART_SIZE, flags + index, _ZERO_ONCE_SET, ROWS, DV, s_layout, o_layout)
             before, norm_before, o = gl.load(peaks), gl.load(norms), gl.load(outs)
+            barrier()
+            gl.store(flags + index, 0)
 
     # From the right: the only block with a diagonal or a ragged end comes first, so the loop needs no mask.
     mbarrier.wait(q_full.index(HALF), turn & 1)
@@ -254,7 +261,7 @@ def _attend(
         gl.store(norms, norm)
         gl.store(outs, o)
         barrier()
-        gl.atomic_xchg(flags + index, 1, sem="release")
+        gl.atomic_xchg(flags + index, _SET, sem="release")
     else:
         o = o * gl.expand_dims(gl.convert_layout(1.0 / norm, by_row), 1)
         tma.store_wait(0)  # the previous tile's store: its buffer is written next
