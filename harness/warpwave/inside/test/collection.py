@@ -256,13 +256,14 @@ def last_line(text: str) -> str:
     return said.removeprefix("E").strip()[:500]
 
 
-# Choose the tests of a `--quick` run: at most three of each test function, spread over its parameters; fewer if there are many functions.
+# Choose the tests of a `--quick` run: at most three of each test function, spread over its parameters; fewer if there are many functions,
+# and all of a package that has few.
 #
 # Sizes much above the smallest ones are left out: one test of 8192 by 8192 takes an interpreter longer than all others. If even the
-# smallest
-# are large, only they are left. The choice follows from the parameters alone, so it is the same on every machine and in every stage.
+# smallest are large, only they are left. The choice follows from the parameters alone, so it is the same on every machine and in every stage.
 
 MOST = 3  # like the sizes of a sweep: the first, the last and one between
+FEW = 12  # tests in all, which are not worth a choice
 ENOUGH = 150  # tests in all: with more, each function gets two, and with still more one; of more functions, some are left out
 _DIGIT = re.compile(r"\d")
 LARGEST = 16  # times the work of a function's smallest test
@@ -273,9 +274,11 @@ ALWAYS_LARGE = 1 << 28  # an interpreter takes minutes for 16 times as much: onl
 def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return the items to run, in the order given: as many of each function as there is room for."""
     functions, chosen = _functions(items)
-    several = [functions[name] for name in chosen]
+    several = [_small(functions[name]) for name in chosen]
     most = next((few for few in range(MOST, 1, -1) if sum(min(few, len(each)) for each in several) <= ENOUGH), 1)
-    kept = {id(item) for each in several for item in _spread(_small(each), most)}
+    if sum(map(len, several)) <= FEW:
+        most = FEW
+    kept = {id(item) for each in several for item in _spread(each, most)}
     return [item for item in items if id(item) in kept]
 
 
