@@ -2,8 +2,10 @@
 
 import errno
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 # What `--fail-on` names: failures that are not known; those and what got worse; all; none.
@@ -92,6 +94,15 @@ class InvalidInputError(WarpwaveError):
     """A raw folder cannot be read."""
 
     exit_code = ExitCode.INCOMPLETE
+
+    @classmethod
+    def absent(cls, paths: Iterable[Path]) -> "InvalidInputError":
+        """Return the error about paths where nothing is."""
+        return cls(
+            f"There is no {' and no '.join(map(str, paths))}.",
+            "Its name was mistyped, or the run wrote its results elsewhere: without --out, each run has a folder in reports/runs.",
+            "Give the folder of a run, or the folder into which the artifacts were downloaded.",
+        )
 
 
 class NothingRanError(WarpwaveError):

@@ -20,7 +20,7 @@ from warpwave.cli.options import (
     strict_option,
 )
 from warpwave.cli.show import check_expected, draw_report, show_report
-from warpwave.errors import Outcome, UsageError
+from warpwave.errors import InvalidInputError, Outcome, UsageError
 
 
 @click.command(cls=JsonCommand)
@@ -44,6 +44,8 @@ def report(folders: tuple[Path, ...], out: Path | None, expect: tuple[str, ...],
 
     The report of several FOLDERs goes to a new folder, so that it replaces none of theirs.
     """
+    if not any(path.exists() for path in folders):
+        raise InvalidInputError.absent(folders)  # before what a report needs is imported
     from warpwave.cli.known import read_known
     from warpwave.report import make_report, without_collector
     from warpwave.run.folders import check_writable, report_folder

@@ -120,11 +120,7 @@ def find_raw(paths: Iterable[Path]) -> list[Path]:
     looked: list[Path] = []
     found = {folder for path in given if path.is_dir() for folder in _search(path.resolve(), _SEARCH_DEPTH, looked)}
     if not found and (absent := [path for path in given if not path.exists()]):
-        raise InvalidInputError(
-            f"There is no {' and no '.join(map(str, absent))}.",
-            "Its name was mistyped, or the run wrote its results elsewhere: without --out, each run has a folder in reports/runs.",
-            "Give the folder of a run, or the folder into which the artifacts were downloaded.",
-        )
+        raise InvalidInputError.absent(absent)
     if not found:
         raise InvalidInputError(
             f"There is no raw folder in {', '.join(map(str, given)) or 'an empty list of paths'}.",

@@ -260,7 +260,8 @@ def last_line(text: str) -> str:
 # and all of a package that has few.
 #
 # Sizes much above the smallest ones are left out: one test of 8192 by 8192 takes an interpreter longer than all others. If even the
-# smallest are large, only they are left. The choice follows from the parameters alone, so it is the same on every machine and in every stage.
+# smallest are large, only they are left. The choice follows from the parameters alone, so it is the same on every machine and in every
+# stage.
 
 MOST = 3  # like the sizes of a sweep: the first, the last and one between
 FEW = 12  # tests in all, which are not worth a choice
