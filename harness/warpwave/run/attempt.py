@@ -46,9 +46,6 @@ from warpwave.run.inputs import gather
 from warpwave.run.resume import check_inputs, check_same
 from warpwave.run.shards import part_of, share_scripts
 
-# What torch prints as it aborts a process in which a tensor of its compiler says that it is on a card: one that is only pretended.
-_WITHOUT_CARD = {r"what\(\):.* not linked with support for \w+ devices": Verdict.NOT_RUN}
-
 # An exit code alone is never a pass. The inside exits with 0 whenever it reaches its end, even if tests failed, and some engines report 0
 # for containers that were killed. Only a finished `stages.json` counts.
 
@@ -203,8 +200,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: b
         not_compiled_for=tuple(card.name for card in target.architectures if card not in compiled_for),
         torch_devices=target.torch_devices,
         torch_index=target.image.build_args.get("TORCH_INDEX", ""),
-        device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()}
-        | (_WITHOUT_CARD if target.interpret or target.emulate else {}),
+        device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
         lease=lease,
         visible_devices=target.visible_devices if where.share else None,
         gpus=len(where.gpu.split(",")) if where.share and where.gpu and target.visible_devices else 0,

@@ -30,7 +30,7 @@ from warpwave.inside.imports import enter_package
 from warpwave.inside.process import forks, sealing
 from warpwave.inside.process.journal import Event, Journal, emit
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
-from warpwave.inside.process.supervise import supervise
+from warpwave.inside.process.supervise import WITHOUT_CARD, supervise
 from warpwave.inside.process.workers import answered, as_stage, budget_is_up, forked, is_last, report_undisturbed, time_is_up
 from warpwave.inside.scripts.script import benches_of, how_to_run_scripts
 from warpwave.inside.test.budget import LONGER_BUDGET, MOST_REACHED, Pace, by_function, function_of
@@ -299,7 +299,7 @@ def compile_all(job: Job) -> StageReport:
 
         start = forked(work, job, card)
         journal = Journal(folder / f"journal-{card.name}.jsonl")
-        for death in supervise(start, journal, job.limits.test_s, folder / f"log-{card.name}.txt", on_event, stop):
+        for death in supervise(start, journal, job.limits.test_s, folder / f"log-{card.name}.txt", on_event, stop, faults=WITHOUT_CARD):
             if death.case is None:
                 on_event({"event": "death", "id": "(worker)", "verdict": death.verdict.value, "reason": death.reason})
 

@@ -25,7 +25,7 @@ from warpwave.inside.multi_gpu.ledger import LEDGER_VARIABLE, SEAT_STEP, SEAT_VA
 from warpwave.inside.process import sealing
 from warpwave.inside.process.journal import Event, Journal
 from warpwave.inside.process.lease import Lease
-from warpwave.inside.process.supervise import Death, supervise
+from warpwave.inside.process.supervise import Death, faults_of, supervise
 from warpwave.inside.process.workers import spawned
 from warpwave.inside.scripts.script import Script
 from warpwave.records import CardShare, Job, Stage, Verdict, to_json, worst
@@ -197,7 +197,7 @@ def _round(
             return True
 
         limit, log = job.limits.test_s, own / "log.txt"
-        deaths = supervise(start, Journal(own / journal), limit, log, take, stop, job.device_faults, runs_again)
+        deaths = supervise(start, Journal(own / journal), limit, log, take, stop, faults_of(job), runs_again)
         lost = deaths[-1].reason if deaths and deaths[-1].case is None else ""
         book.leave(during=lost_during)
         hub.leave(seat)

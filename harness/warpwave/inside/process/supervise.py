@@ -34,7 +34,7 @@ from pathlib import Path
 from warpwave.inside.environment import memory_kills, past_memory_limit
 from warpwave.inside.process.journal import Audit, Event, Journal, Tail
 from warpwave.inside.process.workers import Start, end, waited_s
-from warpwave.records import UNWRITABLE, Verdict
+from warpwave.records import UNWRITABLE, Job, NotRun, Verdict
 
 _POLL_S = 0.05
 _GRACE_S = 5.0
@@ -47,6 +47,8 @@ _LAST_WORDS = re.compile(
     r"|\S+:\d+: (?:.*: )?Assertion .+ failed\.|terminate called .+|.+(?=\nUNREACHABLE executed at)"
 )
 _LAST_LINES = 200
+# What torch prints as it aborts a process in which a tensor of its compiler says that it is on a card: one that is only pretended.
+WITHOUT_CARD = {r"what\(\):.* not linked with support for \w+ devices": Verdict.NOT_RUN}
 LOST_DEVICE = (
     "Run `warpwave doctor`. A card that comes back only after a reset, or not at all, is a reason to take this machine out of service."
 )
@@ -110,6 +112,8 @@ def supervise(
             deaths.append(death)
             if death.case is not None:
                 fields = {"id": death.case, "verdict": death.verdict.value, "reason": death.reason}
+                if death.verdict is Verdict.NOT_RUN:
+                    fields["not_run"] = NotRun.NOT_PRETENDED.value
                 journal.write("death", **fields)
                 on_event({"event": "death", **fields})
     found = audit.findings(tail)
@@ -224,6 +228,11 @@ def _uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before or signal.default_int_handler)
     if came:
         raise KeyboardInterrupt
+
+
+def faults_of(job: Job) -> dict[str, Verdict]:
+    """Return the patterns of what ends a process of the test stage, and the verdict that each stands for."""
+    return job.device_faults | (WITHOUT_CARD if job.interpret or job.emulate else {})
 
 
 def describe_exit(code: int) -> str:

@@ -28,7 +28,7 @@ from warpwave.inside.process import forks, sealing
 from warpwave.inside.process.journal import Event, Journal, emit
 from warpwave.inside.process.lease import Lease, Used
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
-from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
+from warpwave.inside.process.supervise import LOST_DEVICE, Death, faults_of, supervise
 from warpwave.inside.process.workers import as_stage, budget_is_up, report_undisturbed, spawned, time_is_up
 from warpwave.inside.scripts.script import how_to_run_scripts
 from warpwave.inside.test.budget import CUT_SHORT, LONGER_BUDGET, MOST_REACHED, Pace, function_of
@@ -241,9 +241,8 @@ class Results:
     def _case(self, event: Event) -> CaseResult:
         kernel = self._kernel(event["id"])
         if event["event"] == "death":
-            verdict, why = Verdict(event["verdict"]), event.get("not_run", NotRun.NOT_PRETENDED)
-            not_run = NotRun(why) if verdict is Verdict.NOT_RUN else None
-            return CaseResult(event["id"], kernel, verdict, message=event["reason"], not_run=not_run)
+            why = event.get("not_run")
+            return CaseResult(event["id"], kernel, Verdict(event["verdict"]), message=event["reason"], not_run=NotRun(why) if why else None)
         return CaseResult(
             id=event["id"],
             kernel=kernel,
@@ -409,7 +408,7 @@ def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[D
         results.put_in_order()
         return deaths
     journal = Journal(folder / "journal.jsonl")
-    return supervise(spawned(command), journal, job.limits.test_s, folder / "log.txt", results.on_event, faults=job.device_faults)
+    return supervise(spawned(command), journal, job.limits.test_s, folder / "log.txt", results.on_event, faults=faults_of(job))
 
 
 _PYTEST_IS_WRONG = (

@@ -43,7 +43,6 @@ from warpwave.inside.watchdog import watch
 from warpwave.records import OVERFULL, OVERTIME, DeviceFacts, Stage, StageReport, Verdict, to_json
 from warpwave.records.isolated import isolated
 from warpwave.run import run_target
-from warpwave.run.attempt import _WITHOUT_CARD
 
 
 @pytest.mark.parametrize(
@@ -440,7 +439,7 @@ def test_an_abort_for_want_of_a_card_is_no_failure(run_inside, tmp_path):
         "        (torch.ones(3, device='cuda', requires_grad=True) * 2).sum().backward()\n"
         "def test_after():\n    pass\n"
     )
-    found = outcomes(run_inside(tmp_path, Stage.TEST, benches=(), device_faults=_WITHOUT_CARD))
+    found = outcomes(run_inside(tmp_path, Stage.TEST, benches=()))
 
     assert found["test_after"][0] == "passed"
     assert found["test_traced"][0] == "not-pretended"
