@@ -39,11 +39,12 @@ def judged(error: BaseException, asked: Collection[str]) -> About:
     """
     passed = traceback.walk_tb(error.__traceback__)
     frames = [(frame, line) for frame, line in passed if not any(part in frame.f_code.co_filename for part in _ASSERTING)]
-    said = (_about(frame, line, frozenset(asked)) for frame, line in reversed(frames[-_DEEPEST:]))
+    names = re.compile("|".join(map(re.escape, asked)) or "(?!)")
+    said = (_about(frame, line, names) for frame, line in reversed(frames[-_DEEPEST:]))
     return next((about for about in said if about), "")
 
 
-def _about(frame: FrameType, line: int, asked: frozenset[str]) -> About:
+def _about(frame: FrameType, line: int, asked: re.Pattern[str]) -> About:
     function, statement = _found(frame, line)
     if statement is None:
         return ""
@@ -126,14 +127,14 @@ def _known(frame: FrameType) -> dict[str, Any]:
     return {**frame.f_globals, **frame.f_locals}
 
 
-def _asks(node: ast.AST, known: Mapping[str, Any], asked: frozenset[str]) -> bool:
+def _asks(node: ast.AST, known: Mapping[str, Any], asked: re.Pattern[str]) -> bool:
     """Return whether a name or an attribute is a function that only a card can answer, or one of the package that calls such a one."""
-    if isinstance(node, ast.Attribute) and node.attr in asked:
+    if isinstance(node, ast.Attribute) and asked.fullmatch(node.attr):
         return True
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return False
     value = _value(node, known)
-    if isinstance(node, ast.Name) and node.id in asked and callable(value):
+    if isinstance(node, ast.Name) and asked.fullmatch(node.id) and callable(value):
         return True
     return any(value is clock for clock in _CLOCKS) or (isinstance(value, FunctionType) and _calls(value, asked, _DEEPEST))
 
@@ -149,13 +150,13 @@ def _value(node: ast.AST, known: Mapping[str, Any]) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _calls(function: FunctionType, asked: frozenset[str], depth: int) -> bool:
+def _calls(function: FunctionType, asked: re.Pattern[str], depth: int) -> bool:
     """Return whether the code of a function, or of others of its module that it calls, names one that only a card can answer."""
     names = set(_names(function.__code__))
     known = function.__globals__
     if "site-packages" in function.__code__.co_filename:
         return False
-    if names & asked or any(known.get(name) is clock for name in names for clock in _CLOCKS):
+    if any(map(asked.fullmatch, names)) or any(known.get(name) is clock for name in names for clock in _CLOCKS):
         return True
     if known.get("time") is time and {clock.__name__ for clock in _CLOCKS} & names:
         return True
@@ -176,14 +177,11 @@ def _names(code: CodeType) -> Iterator[str]:
 # Whether a line of the package raises for sure, or the machine that it runs on may have decided so.
 
 # What the machine, the user or another process answers. Vendors call one card by several names.
-_OF_MACHINE = frozenset(
-    {"environ", "getenv", "argv", "parse_args", "exists", "is_file", "is_dir", "isfile", "isdir"}
-    | {"returncode", "exitcode", "find_spec", "get_world_size", "get_device_name"}
-)
-# Which card it is. An author refuses some on purpose, and takes others than those that are compiled for.
-_OF_CARD = frozenset(
-    {"device_count", "get_device_capability", "get_device_properties", "get_current_target", "is_bf16_supported", "get_arch_list"}
-    | {"gcnArchName", "total_memory", "has_device_capability", "is_device_capability", "is_device_capability_family"}
+_OF_MACHINE = "environ|getenv|argv|parse_args|exists|is_?file|is_?dir|returncode|exitcode|find_spec|get_world_size|get_device_name"
+# Which card it is. An author refuses some on purpose, and takes others than those that are compiled for. What asks for a capability has
+# another name in each package.
+_OF_CARD = (
+    r"device_count|\w*capability\w*|get_device_properties|get_current_target|is_bf16_supported|get_arch_list|gcnArchName|total_memory"
 )
 _WRONG_ARGUMENTS = re.compile(r"\w\(\) (got an unexpected keyword|got multiple values|missing \d+ required|takes .+ positional argument)")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -214,13 +212,13 @@ def may_be_the_machines(error: BaseException, root: Path) -> bool:
         return True
     passed = traceback.walk_tb(error.__traceback__)
     frames = [(frame, line) for frame, line in passed if is_own(frame.f_code.co_filename, root)][-_DEEPEST:]
-    asked = _OF_MACHINE | (_OF_CARD if frames and _refuses(*frames[-1]) else frozenset())
+    asked = re.compile(f"{_OF_MACHINE}|{_OF_CARD}" if frames and _refuses(*frames[-1]) else _OF_MACHINE)
     for place, (frame, line) in enumerate(reversed(frames)):
         statement = _found(frame, line)[1]
         # `if not ready(): fail("…")` calls what raises.
         checks = _checks(frame, line) if _refuses(frame, line) or (place == 1 and not _checks(*frames[-1])) else []
         for node, known in _origins([*checks, *([statement] if statement else [])], frame, line, root):
-            if isinstance(node, (ast.Name, ast.Attribute)) and getattr(node, "attr", getattr(node, "id", "")) in asked:
+            if isinstance(node, (ast.Name, ast.Attribute)) and asked.fullmatch(getattr(node, "attr", getattr(node, "id", ""))):
                 return True
             value = _value(node, known)
             if any(value is clock for clock in _CLOCKS):
