@@ -19,7 +19,7 @@ from hostile import PAGE_NAMES, hostile, large
 from synthetic import case, compared, compiled, no_gpu, record, recorded_runs, run, sample, two_targets
 
 from warpwave.compare import compare
-from warpwave.records import Verdict
+from warpwave.records import NotRun, Verdict
 from warpwave.render.charts.svg import DARK, LIGHT, rules
 from warpwave.render.commands import source_link
 from warpwave.render.html import render_html, shell
@@ -106,6 +106,21 @@ def test_what_broke_is_reported_before_what_was_measured():
         assert text.count(f"<h3>{title}</h3>") == 1
         assert text.index('<section id="failures">') < text.index(f"<h3>{title}</h3>") < text.index('<section id="environment">')
     assert '<a href="#failures">' in text
+
+
+def test_why_a_test_was_not_checked_is_named():
+    """In a section of its own, in the tests of its kernel, and in the list of every test."""
+    idle = {"verdict": Verdict.NOT_RUN, "message": "cluster_dims is not pretended"}
+    cases = (case(), case("softmax/test_softmax.py::test_cluster", not_run=NotRun.NOT_PRETENDED, **idle))
+    text = render_html(compare([run(cases=cases)]))
+    tests = embedded(text)["tests"]
+
+    assert '<section id="unchecked">' in text
+    assert '<a href="#unchecked">' in text
+    assert "cluster_dims is not pretended" in Page(text).text
+    assert "1 not pretended" in Page(text).text
+    assert "1 skipped" not in Page(text).text
+    assert [tests["states"][state] for _, state in tests["rows"]] == [["passed", "passed"], ["not pretended", "not-run"]]
 
 
 def test_the_numbers_are_embedded_once():

@@ -17,7 +17,7 @@ from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, caus
 from warpwave.compare.codegen import by_generation
 from warpwave.compare.model import FAILING, CodegenCell, Comparison, Speed
 from warpwave.compare.speeds import is_bandwidth
-from warpwave.records import HARMLESS, HOST_CODE, CompiledKernel, Verdict, grouped, plural
+from warpwave.records import HARMLESS, HOST_CODE, CaseResult, CompiledKernel, NotRun, Verdict, grouped, plural
 from warpwave.records.selection import is_load
 from warpwave.render.charts.svg import STYLES, Drawing, draw
 from warpwave.render.charts.sweeps import MOST_DRAWN, Curve, CurvePoint, Sweep
@@ -362,10 +362,13 @@ def _tests(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for (kernel, test), rows in grouped(((row.kernel, row.id.partition("[")[0]), row) for row in comparison.tests).items():
         group: dict[str, Counter[str]] = {}
+        not_run: dict[str, Counter[str]] = {}
         for cell in (cell for row in rows for cell in row.cells):
             group.setdefault(cell.target, Counter())[cell.result.verdict.value] += 1
+            if cell.result.not_run:
+                not_run.setdefault(cell.target, Counter())[cell.result.not_run.value] += 1
         file, _, name = test.partition("::")
-        cells = [(counts(group[target]), gravest(group[target])) if target in group else None for target in targets]
+        cells = [(counts(group[target], not_run.get(target)), gravest(group[target])) if target in group else None for target in targets]
         severity = max(cell[1].severity if cell and cell[1] not in HARMLESS else 0 for cell in cells)
         line = {"file": file, "name": "module: the file loads" if is_load(test) else name or test, "cells": cells}
         found.setdefault(kernel, []).append((severity, line))
@@ -422,15 +425,20 @@ def most_tests(comparison: Comparison) -> int:
 
 
 def _tests_data(comparison: Comparison) -> dict[str, Any]:
-    """Return a row per test: its id, then the number of the verdict per target; -1 if the target lacks the test."""
+    """Return a row per test: its id, then per target the number of a verdict, or of why it did not run; -1 if the target lacks the test."""
     targets = [target.target for target in comparison.targets if target.tests]
+    states = [["skipped" if verdict is Verdict.NOT_RUN else verdict.value, verdict.value] for verdict in Verdict]
+    states += [[why.words, Verdict.NOT_RUN.value] for why in NotRun]
     rows: list[list[Any]] = []
     for row in comparison.tests[: most_tests(comparison)]:
-        found = {cell.target: cell.result.verdict.severity for cell in row.cells}
+        found = {cell.target: _state(cell.result) for cell in row.cells}
         again = f" ({row.occurrence})" if row.occurrence > 1 else ""
         rows.append([visible(row.id) + again, *(found.get(target, -1) for target in targets)])
-    verdicts = ["skipped" if verdict is Verdict.NOT_RUN else verdict.value for verdict in Verdict]
-    return {"targets": list(map(visible, targets)), "verdicts": verdicts, "rows": rows}
+    return {"targets": list(map(visible, targets)), "states": states, "rows": rows}
+
+
+def _state(case: CaseResult) -> int:
+    return len(Verdict) + list(NotRun).index(case.not_run) if case.not_run else case.verdict.severity
 
 
 def _code_data(comparison: Comparison) -> dict[str, Any]:
@@ -460,7 +468,7 @@ def _cell_data(made: CompiledKernel) -> str:
 
 # The ids that the page itself uses.
 OWN = {
-    *("verdict", "overview", "grid", "gaps", "targets", "failures", "kernels", "environment", "tests", "code", "refused"),
+    *("verdict", "overview", "grid", "gaps", "targets", "failures", "kernels", "environment", "tests", "code", "refused", "unchecked"),
     *("data", "theme", "readout", "overview-tools", "profile", "roofline", "filters", "left", "steps"),
 }
 _NUMBERED = re.compile(r"[cf]\d+|(gap|row)(-.*)?")  # and those that it makes, or a number would make

@@ -94,6 +94,7 @@ def render_html(comparison: Comparison) -> str:
         bodies=bodies_shown,
         failures=tests.failures(comparison),
         findings=[*testing.finding_sections(comparison, tests.MOST_FINDINGS), *testing.known_sections(comparison, tests.MOST_FINDINGS)],
+        unchecked=outline.not_checked(comparison, tests.MOST_FINDINGS),
         costs=costs(comparison),
         no_speed=NO_SPEED,
         poor_order=POOR_ORDER,

@@ -35,7 +35,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *environment(comparison),
         *did_not_pass(comparison, few),
         *parity(comparison, few),
-        *_not_checked(comparison, few),
+        *not_checked(comparison, few),
         *testing.finding_sections(comparison, few),
         *testing.known_sections(comparison, few),
         *profile_sections(comparison, few),
@@ -247,7 +247,7 @@ def _every_test(comparison: Comparison) -> list[Section]:
     return [Section("Every test", heads, tuple(rows), folded=True)] if rows else []
 
 
-def _not_checked(comparison: Comparison, few: int | None) -> list[Section]:
+def not_checked(comparison: Comparison, few: int | None) -> list[Section]:
     """Return the causes for which tests and points were not checked, most first, each with what to do."""
     several = len(comparison.targets) > 1
     lines: list[Line] = []
@@ -307,7 +307,7 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, rows:
         (grid.checked(comparison) if without_card else [], 8),
         ([] if beside else _brief_targets(comparison, head, counted=without_card), 9),
         (did_not_pass(comparison, failures) if not without_card else [], 9),
-        (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
+        (not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
         (testing.known_sections(comparison, failures), 7),
         (profile_sections(comparison), 26),

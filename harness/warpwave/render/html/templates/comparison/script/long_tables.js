@@ -38,9 +38,10 @@
     long(details, heads, rows, (column) => (column === 4 || column === 6 || column === 7 ? "num" : ""));
   };
   const tests = (details) => {
-    const { targets, verdicts, rows } = data.tests;
-    const named = rows.map(([id, ...found]) => [id, ...found.map((verdict) => (verdict < 0 ? "missing" : verdicts[verdict]))]);
-    long(details, ["test", ...targets], named, (column, text) => (column && text !== "missing" ? `v-${text === "skipped" ? "not-run" : text}` : ""));
+    const { targets, states, rows } = data.tests;
+    const named = rows.map(([id, ...found]) => [id, ...found.map((state) => (state < 0 ? "missing" : states[state][0]))]);
+    const verdicts = Object.fromEntries(states);
+    long(details, ["test", ...targets], named, (column, text) => (column && text !== "missing" ? `v-${verdicts[text]}` : ""));
   };
   const configurations = (details) => {
     const kernel = details.dataset.code; // empty for those of all kernels
