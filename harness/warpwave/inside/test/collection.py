@@ -62,6 +62,7 @@ class Collection:
     seen: frozenset[str] = frozenset()  # with a budget: the only files whose failures the list of known failures can tell from new ones
     enough_s: float = -math.inf  # with a budget: no file is collected when less of the stage's time is left
     begun: bool = False  # a file with tests was collected
+    cut: bool = False  # a file was left out for want of time
     left: Counter[str] = field(default_factory=Counter)  # tests that were not made, as no budget reaches them, by function or file
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -176,6 +177,7 @@ class Collection:
         if self.begun and seconds_left() < self.enough_s and not self._comes_first(name):
             self.matched.pop(name, None)
             self.left[name] = 1  # at least
+            self.cut = True
             collector.collect = list  # type: ignore[method-assign]
             return (yield)
         journal.write("loading", id=name)

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -157,7 +158,8 @@ class Reporter:
         plan = planned(items, found, self.collection, settings().job, self.done)
         for failure in plan.failures:
             self._not_collected(failure)
-        told = {"ids": plan.ids, "deselected": plan.deselected, "left_out": plan.left.total(), "left": plan.left}
+        left = Counter[str]() if self._takes_over_late() else plan.left
+        told = {"ids": plan.ids, "deselected": plan.deselected, "left_out": left.total(), "left": left}
         self.journal.write("collected", **told)
         if plan.units:
             self.turns = Turns(plan.units, lambda: bool(Launched.functions) or not _notes_launches())
@@ -288,8 +290,12 @@ class Reporter:
         """Write the line that makes the run complete; exit code 0 alone never does."""
         self._end_copies()
         self._look_for_replaced()
-        stopped = self.stopped or str(session.shouldfail or session.shouldstop or "")
+        stopped = self.stopped or str(session.shouldfail or session.shouldstop or (BUDGET_UP if self._takes_over_late() else ""))
         self.journal.write("end", stopped=stopped[:500], replaced=self.replaced)
+
+    def _takes_over_late(self) -> bool:
+        """Whether this worker, which took over after a crash, had no time to collect all tests that an earlier one has announced."""
+        return self.collection.cut and bool(self.done)
 
     def _not_collected(self, failure: Failure, detail: str = "") -> None:
         if failure.id not in self.done:

@@ -450,6 +450,22 @@ def test_a_test_that_hangs_ends_with_the_budget(run_inside, tmp_path):
     assert _report(output, "test")["counts"] == {"passed": 1, "timeout": 1}
 
 
+def test_what_a_worker_has_no_time_to_collect_after_a_crash_is_left_out(run_inside, tmp_path):
+    """An earlier worker had announced it. That is no lost result."""
+    (tmp_path / "conftest.py").write_text(
+        "import pathlib\n\ndef pytest_collection(session):\n"
+        f"    begun = pathlib.Path({str(tmp_path.with_suffix('.begun'))!r})\n"
+        "    for plugin in session.config.pluginmanager.get_plugins() if begun.exists() else ():\n"
+        "        if hasattr(plugin, 'enough_s'):\n            plugin.enough_s = float('inf')\n    begun.touch()\n"
+    )
+    (tmp_path / "test_a.py").write_text("import os\n\ndef test_crashes():\n    os.abort()\n")
+    (tmp_path / "test_b.py").write_text("def test_b():\n    pass\n")
+    report = _report(run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(60.0))), "test")
+
+    assert (report["verdict"], report["counts"], report["left_out"]) == ("crashed", {"crashed": 1}, 1)
+    assert report["out_of_time"]
+
+
 def test_what_had_failed_before_it_was_ended_is_not_told_apart_next_time(run_inside, tmp_path):
     """It is a failure, and may fail by more if it has more time: a list of known failures does not have it run again."""
     ended = (
