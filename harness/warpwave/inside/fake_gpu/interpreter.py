@@ -361,7 +361,8 @@ class _InterpretedKernel:
     def compiled(self) -> Any:
         """What Triton compiles for the pretended card. It compiles when it is asked."""
         options = {name: value for name, value in self.options.items() if name not in ("grid", "warmup")}
-        return compiled(self.function).warmup(*self.args, grid=(1,), **options)
+        with torch._C.DisableTorchFunction():  # Triton asks for addresses, and nothing writes there
+            return compiled(self.function).warmup(*self.args, grid=(1,), **options)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _OF_COMPILED:

@@ -113,14 +113,16 @@ def _not_multiple(data: Numbers, values: list[int], step: int) -> str:
 
 
 def _not_contiguous(data: Numbers, values: list[int], step: int) -> str:
-    """Return which numbers are no neighbours. Indices beyond an end may become 0, begin again at 0 or stay at the last one."""
+    """Return which numbers are no neighbours. Indices beyond an end may become 0, stay at the last one, or begin again at 0, also several
+    times (`i % n`)."""
     for group in _groups(data, values):
         jumps = np.diff(group, axis=-1) != step
         ends = np.where(jumps.any(axis=-1), jumps.argmax(axis=-1), group.shape[-1])[:, None]  # of the first run
         behind = np.arange(group.shape[-1]) > ends
         again = np.arange(group.shape[-1]) - ends - 1
         last = np.take_along_axis(group, np.minimum(ends, group.shape[-1] - 1), axis=-1)
-        fine = np.any([np.all(~behind | (group == beyond), axis=-1) for beyond in (0, again * step, last)], axis=0)
+        wrapped = again % np.maximum(last // step + 1, 1)
+        fine = np.any([np.all(~behind | (group == beyond), axis=-1) for beyond in (0, again * step, wrapped * step, last)], axis=0)
         if not fine.all():
             row, at = group[~fine][0], int(ends[~fine][0, 0])
             return f"{row[at]} is followed by {row[at + 1]} in a group of {len(row)}"

@@ -93,10 +93,14 @@ def _gates(comparison: Comparison) -> list[Line]:
         return []
     total = sum(count for target in judged for word, count in target.compiled.items() if word != Verdict.NOT_RUN.value)
     broken = sum(target.only_gates for target in judged)
+    known = sum(target.compiled.get(Verdict.KNOWN.value, 0) for target in judged)
     names = ", ".join(dict.fromkeys(gate for target in judged if target.gates for gate in _closed(target.gates)))
+    if not names:
+        return [say("gates: none was asked for")]
+    rest = [", ", Bit(f"{known} known", Verdict.KNOWN)] if known else []
     if broken:
-        return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary')} break one", Verdict.FAILED), f" ({names})")]
-    return [say(f"gates: {plural(total, 'binary')} meet {names}" if names else "gates: none was asked for")]
+        return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary')} break one", Verdict.FAILED), f" of {names}", *rest)]
+    return [say(f"gates: {f'{total - known} of ' if known else ''}{plural(total, 'binary')} meet {names}", *rest)]
 
 
 def _closed(gates: Gates) -> list[str]:

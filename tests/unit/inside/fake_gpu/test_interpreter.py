@@ -280,8 +280,8 @@ def counted(x, out, n, BLOCK: tl.constexpr):
 def tile(x, out, M, BM: tl.constexpr, END: tl.constexpr):
     """What lies beyond the end is no promise: it is no address of the result."""
     i = tl.program_id(0) * BM + tl.arange(0, BM)
-    r = i % M if END == 0 else tl.where(i < M, i, 0) if END == 1 else tl.minimum(i, M - 1)
-    r = tl.max_contiguous(r, BM) if END == 2 else tl.max_contiguous(tl.multiple_of(r, BM), BM)
+    r = i % M if END % 3 == 0 else tl.where(i < M, i, 0) if END == 1 else tl.minimum(i, M - 1)
+    r = tl.max_contiguous(r, BM) if END >= 2 else tl.max_contiguous(tl.multiple_of(r, BM), BM)
     tl.store(out + i, tl.load(x + r), mask=i < M)
 
 @triton.jit
@@ -326,8 +326,8 @@ def test_constant(group): constant[(1,)](new(), new(), GROUP=group, BLOCK=64)
 def test_mask(n): mask[(1,)](new(), new(), n, BLOCK=64)
 @pytest.mark.parametrize("n", [32, 33])
 def test_counted(n): counted[(1,)](new(), new(), n, BLOCK=64)
-@pytest.mark.parametrize("end", [0, 1, 2])
-def test_tile(end): tile[(4,)](new(), new(), 50, BM=16, END=end)
+@pytest.mark.parametrize(("end", "m"), [(0, 50), (1, 50), (2, 50), (3, 5)])
+def test_tile(end, m): tile[(4,)](new(), new(), m, BM=16, END=end)
 @pytest.mark.parametrize("stride", [32, 36])
 def test_grid(stride): grid[(1,)](new(700), new(512), stride, M=16, N=32)
 @pytest.mark.parametrize("offset", [4, 3])

@@ -327,6 +327,7 @@ def test_right_kernel_that_chooses_between_tensors():
 """
 WRONG_TORCH_READS = """
 x.sum()
+[y := torch.empty(17, device="cuda"), ones[(1,)](y, 16, BLOCK=32).name, y.sum()]
 torch.max(x)
 1 + x
 x * 2.0
