@@ -63,6 +63,7 @@ class Collection:
     enough_s: float = -math.inf  # with a budget: no file is collected when less of the stage's time is left
     begun: bool = False  # a file with tests was collected
     cut: bool = False  # a file was left out for want of time
+    takes_over: bool = False  # from an earlier worker, which may have announced tests of that file
     left: Counter[str] = field(default_factory=Counter)  # tests that were not made, as no budget reaches them, by function or file
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -78,7 +79,9 @@ class Collection:
             # In the compile stage, an architecture is in front.
             seen = {file_of(name.partition(" ")[2] if stage == "compile" else name) for stage, _, name in names if stage == self.stage}
             self.seen = frozenset({*seen, *self.budget.edited, *map(file_of, self.budget.failed)}) if seen else frozenset()
-        self.deadly = {event["id"] for event in Journal.from_environment().read() if event["event"] == "death" and event.get("id")}
+        events = Journal.from_environment().read()
+        self.deadly = {event["id"] for event in events if event["event"] == "death" and event.get("id")}
+        self.takes_over = [event["event"] for event in events].count("worker") > 1
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Leave out files and folders without a test to run: importing them takes time, and may fail."""

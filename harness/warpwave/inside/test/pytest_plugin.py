@@ -295,7 +295,7 @@ class Reporter:
 
     def _takes_over_late(self) -> bool:
         """Whether this worker, which took over after a crash, had no time to collect all tests that an earlier one has announced."""
-        return self.collection.cut and bool(self.done)
+        return self.collection.cut and self.collection.takes_over
 
     def _not_collected(self, failure: Failure, detail: str = "") -> None:
         if failure.id not in self.done:
