@@ -97,7 +97,7 @@ def _gates(comparison: Comparison) -> list[Line]:
     names = ", ".join(dict.fromkeys(gate for target in judged if target.gates for gate in _closed(target.gates)))
     if not names:
         return [say("gates: none was asked for")]
-    rest = ["; ", Bit(plural(known, "known failure"), Verdict.KNOWN)] if known else []
+    rest: list[str | Bit] = ["; ", Bit(plural(known, "known failure"), Verdict.KNOWN)] if known else []
     if broken:
         return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary')} break one", Verdict.FAILED), f" of {names}", *rest)]
     return [say(f"gates: {f'{total - known} of ' if known else ''}{plural(total, 'binary')} meet {names}", *rest)]
