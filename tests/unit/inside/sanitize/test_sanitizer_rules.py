@@ -406,6 +406,29 @@ def test_what_torch_reads(run_inside, tmp_path):
     assert expected in outcomes["wrong_made[empty]"]["message"]
 
 
+TESTS_PERSISTENT = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def numbered(x, tiles):
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        tl.store(x + tile % 8, tile)  # the tile eight later writes there, too
+
+def test_numbered():
+    x = torch.zeros(8, device="cuda")
+    numbered[(torch.cuda.get_device_properties().multi_processor_count,)](x, 16)
+"""
+
+
+def test_programs_that_take_several_tiles_race_as_on_a_card(run_inside, tmp_path):
+    """Of 132 programs, or of five, two write an element. Of four it would be the same one."""
+    (tmp_path / "test_a.py").write_text(TESTS_PERSISTENT)
+    output = run_inside(tmp_path, Stage.TEST, benches=())
+    events = map(json.loads, (output / "test" / "journal.jsonl").read_text().splitlines())
+
+    assert ["race in numbered" in event["message"] for event in events if event["event"] == "finish"] == [True]
+
+
 # Five faults are planted in a package; the lane without a GPU finds each of them where it is, and nothing beside them.
 
 
