@@ -369,7 +369,7 @@ _HELP = {
     "target's own]",
     "--pytest-args": "Options for pytest, quoted; repeatable. Or write them behind `--`.",
     "--config": "Run tests with this configuration of an autotuned kernel, and no other: 'matmul: BLOCK=128 num_warps=4'; repeatable.",
-    "--quick": "A quick look of a minute (--budget): at most three tests of each function, three sizes of each sweep, two architectures.",
+    "--quick": "A quick look of a minute (--budget): up to 12 tests or three of each function, three sizes of a sweep, two architectures.",
     "--budget": "Take this long for each target, 10m or 90s: compile, run what failed last time, what changed, one test of each function, "
     "the rest; and say what was left out.  [default: none, or 1m with --quick]",
     "--sanitize": "Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races; with a card, what "
