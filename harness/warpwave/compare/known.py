@@ -3,6 +3,7 @@
 An entry is one line. Its words are the kind, the target (`*`: any), the reason, and what it is about. A word with spaces is in quotes:
 
     test cpu failed test_ladder.py::test_wrong  # forgets the factor of two
+    gate cpu spills<=12 sm_90 ladder rank_kernel
     kernel cpu "needs N bytes of shared memory, gfx942 has N" gfx942 ladder gram_kernel until 2027-01-31
 
 What fails for another reason than the listed one is a new failure. So is what the list has no more right to excuse: its date has passed, or
@@ -59,6 +60,8 @@ _HEADER = (
 _MOST_ENTRIES = 100_000
 _LONGEST_REASON = 120
 _LONGEST = 30_000  # characters of a line: an id of a test has up to 1,000, and each may be escaped
+_AT_MOST = "<="  # in the gate of an entry: `spills<=12` excuses no larger spill, `spills` any
+_AMOUNTS = ("spills", "private_bytes")  # the gates that are amounts, by the name of a row's figure
 _EXAMPLE = "docs/guides/known.md shows each kind. `warpwave known update RUN` writes the file."
 
 _Row = Union[CaseResult, CompiledKernel, Sample]
@@ -225,6 +228,7 @@ class _Failures:
     failing: dict[Key, None] = field(default_factory=dict)
     about: set[Key] = field(default_factory=set)  # what fails, without the reason
     in_short: set[Key] = field(default_factory=set)  # as a person may list it
+    gates: dict[Key, float] = field(default_factory=dict)  # by gate and kernel: how much of it the worst configuration has
     passed: set[Key] = field(default_factory=set)
     there: set[Key] = field(default_factory=set)
     complete: set[str] = field(default_factory=set)
@@ -249,6 +253,22 @@ def _in_short(key: Key) -> Key:
     return (key[0], key[1].partition(" ")[0], *key[2:]) if key[0] == "test" else key
 
 
+def _allowed(listed: Iterable[Key]) -> dict[Key, float]:
+    """Return how much of each gate a list excuses, by gate and kernel."""
+    most: dict[Key, float] = {}
+    for key in listed:
+        if key[0] == "gate":
+            about, amount = _amount(key)
+            most[about] = max(amount, most.get(about, 0))
+    return most
+
+
+def _amount(key: Key) -> tuple[Key, float]:
+    """Return a gate's key without the amount, and the amount; infinite if it has none, or one that is no number."""
+    gate, _, amount = key[1].partition(_AT_MOST)
+    return (key[0], gate, *key[2:]), float(amount) if amount.isdecimal() else math.inf
+
+
 def _test_keys(run: TargetRun) -> dict[str, dict[Key, None]]:
     """Return the keys of each failing test: how it ended, and each kind of defect that the sanitizer found in it, with the kernel."""
     found: dict[str, dict[Key, None]] = {}
@@ -264,7 +284,8 @@ def _test_keys(run: TargetRun) -> dict[str, dict[Key, None]]:
 def _row_keys(row: CompiledKernel) -> list[Key]:
     """Return the keys of a compiled row: a key for each gate that it breaks, or has advice about."""
     where = (row.architecture, row.kernel, row.function)
-    gates: list[Key] = [("gate", gate, *where) for gate in {**row.broken, **row.advice} if gate not in row.waived]
+    amounts = {gate: f"{_AT_MOST}{amount}" for gate in _AMOUNTS if (amount := getattr(row, gate))}
+    gates: list[Key] = [("gate", gate + amounts.get(gate, ""), *where) for gate in {**row.broken, **row.advice} if gate not in row.waived]
     if row.verdict not in LISTABLE or row.only_gates:
         return gates if row.only_gates or row.verdict is Verdict.PASSED else []
     if row.function == HOST_CODE:
@@ -289,7 +310,7 @@ def _failures(run: TargetRun) -> _Failures:
         if case.verdict in (Verdict.PASSED, Verdict.XFAILED):
             found.passed.add(("test", case.id))
     for row in run.compiled:
-        found.failing.update(dict.fromkeys(_row_keys(row)))
+        found.failing.update(dict.fromkeys(key for key in _row_keys(row) if key[0] != "gate"))
         where = (row.architecture, row.kernel, row.function)
         named: list[Key] = [("kernel", *where), ("gate", *where)]
         if row.function == HOST_CODE:
@@ -297,6 +318,9 @@ def _failures(run: TargetRun) -> _Failures:
         found.there.update(named)
         if row.verdict is Verdict.PASSED:
             found.passed.update(named)
+    found.gates = _allowed(key for row in run.compiled for key in _row_keys(row))
+    for (_, gate, *which), amount in found.gates.items():
+        found.failing["gate", gate if amount == math.inf else f"{gate}{_AT_MOST}{amount:.0f}", *which] = None
     for sample in run.samples:
         subject = ("bench", sample.case, sample.provider)
         found.there.add(subject)
@@ -391,7 +415,11 @@ def _on_target(key: Key, found: _Failures) -> Standing:
     kind, about = key[0], _about(key)
     if key in found.failing or key in found.in_short:
         return Standing.KNOWN
-    if about in found.about and kind != "gate":
+    if kind == "gate":
+        gate, amount = _amount(key)
+        if gate in found.gates:
+            return Standing.KNOWN if found.gates[gate] <= amount else Standing.CHANGED
+    elif about in found.about:
         return Standing.CHANGED
     if kind in ("test", "bench") and about in found.passed:
         return Standing.FIXED
@@ -413,7 +441,8 @@ def _mark(run: TargetRun, listed: Collection[Key]) -> TargetRun:
         else case
         for case in run.cases
     )
-    compiled = tuple(_mark_row(row, listed) for row in run.compiled)
+    allowed = _allowed(listed)
+    compiled = tuple(_mark_row(row, listed, allowed) for row in run.compiled)
     samples = tuple(
         replace(one, verdict=Verdict.KNOWN, reason=_was(one.verdict, one.reason))
         if one.verdict in LISTABLE and ("bench", one.verdict.value, one.case, one.provider) in listed
@@ -434,14 +463,21 @@ def _mark(run: TargetRun, listed: Collection[Key]) -> TargetRun:
     return replace(run, record=record, stages=stages, cases=cases, compiled=compiled, samples=samples)
 
 
-def _mark_row(row: CompiledKernel, listed: Collection[Key]) -> CompiledKernel:
+def _mark_row(row: CompiledKernel, listed: Collection[Key], allowed: Mapping[Key, float]) -> CompiledKernel:
     """Return the row, as known if all that fails it is listed, and without the advice that is listed."""
-    keys = _row_keys(row)
-    failing = [key for key in keys if key[0] != "gate" or key[1] in row.broken]
-    if row.verdict in LISTABLE and failing and all(key in listed for key in failing):
+    gates, others, excused = dict[str, Key](), list[Key](), set[str]()
+    for key in _row_keys(row):
+        if key[0] != "gate":
+            others.append(key)
+            continue
+        about, amount = _amount(key)
+        gates[about[1]] = key
+        if about in allowed and amount <= allowed[about]:
+            excused.add(about[1])
+    failing = [gate for gate in gates if gate in row.broken]
+    if row.verdict in LISTABLE and (failing or others) and excused.issuperset(failing) and all(key in listed for key in others):
         row = replace(row, verdict=Verdict.KNOWN, reason=_was(row.verdict, row.reason))
-    known = {key[1] for key in keys if key[0] == "gate" and key in listed}
-    left = {gate: text for gate, text in row.advice.items() if gate not in known}
+    left = {gate: text for gate, text in row.advice.items() if gate not in excused}
     return row if left == row.advice else replace(row, advice=left)
 
 
@@ -504,19 +540,31 @@ def update(listed: Listed, runs: Sequence[TargetRun], today: str, *, prune: bool
     chosen_by = tuple(dict.fromkeys(option for run in cut for option in run.narrowed.by if option not in FOR_TIME))
     listed = replace(listed, entries=tuple(entry for entry in listed.entries if entry.key[0] != SEEN))
     unneeded = (Standing.FIXED, Standing.GONE, Standing.CHANGED)
-    standings = {entry: _standing(entry, failures)[0] for entry in listed.entries}
-    kept = [entry for entry, standing in standings.items() if standing not in unneeded]
-    removed = [entry.line for entry, standing in standings.items() if standing in unneeded]
-    new: list[Entry] = []
+    fitted = {entry: _with_amount(entry, failures, prune) for entry in listed.entries}
+    standings = {entry: _standing(fits, failures)[0] for entry, fits in fitted.items()}
+    kept = [fitted[entry] for entry, standing in standings.items() if standing not in unneeded]
+    removed = [entry.line for entry, standing in standings.items() if standing in unneeded or fitted[entry] != entry]
+    new = [fits for entry, fits in fitted.items() if fits != entry and fits in kept]
     if not prune:
-        covered: Mapping[str, set[Key]] = {run.record.target: {entry.key for entry in kept if entry.is_about(run)} for run, _ in failures}
-        fresh = {
-            (key, plain_target(run.record.target, run.record.toolchain)): None
-            for run, found in failures
-            for key in found.failing
-            if not is_listed(key, covered[run.record.target])
-        }
-        new = [Entry(key, target) for key, target in fresh]
+        fresh: dict[Entry, None] = {}
+        for run, found in failures:
+            covered = {entry.key for entry in kept if entry.is_about(run)}
+            allowed = _allowed(covered)
+            excused = {key for key in found.failing if key[0] == "gate" and found.gates[_amount(key)[0]] <= allowed.get(_amount(key)[0], 0)}
+            left = (key for key in found.failing if key not in excused and not is_listed(key, covered))
+            fresh.update(dict.fromkeys(Entry(key, plain_target(run.record.target, run.record.toolchain)) for key in left))
+        new += fresh
     expired = [entry.line for entry, standing in standings.items() if standing is Standing.KNOWN and entry.until and entry.until < today]
-    after = replace(listed, entries=tuple(sorted((*kept, *new, *seen), key=lambda entry: entry.line)))
+    after = replace(listed, entries=tuple(sorted({*kept, *new, *seen}, key=lambda entry: entry.line)))
     return Update(after, tuple(sorted(entry.line for entry in new)), tuple(sorted(removed)), tuple(expired), chosen_by)
+
+
+def _with_amount(entry: Entry, failures: Sequence[tuple[TargetRun, _Failures]], prune: bool) -> Entry:
+    """Return a gate's entry with the amount that the runs have: a smaller one if they were whole, a larger one not with `prune`."""
+    about, listed = _amount(entry.key)
+    found = [each for run, each in failures if entry.is_about(run)] if entry.key[0] == "gate" else []
+    amount = max((each.gates.get(about, 0) for each in found), default=0)
+    fewer = 0 < amount < listed and all("gate" in each.complete for each in found)
+    if listed == math.inf or amount == math.inf or not (fewer or (amount > listed and not prune)):
+        return entry
+    return replace(entry, key=("gate", f"{about[1]}{_AT_MOST}{amount:.0f}", *about[2:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 from synthetic import case, compiled, finding, record, run, sample
@@ -211,6 +212,45 @@ def test_listed_advice_is_counted_and_said_no_more():
 
     assert comparison.codegen[0].cells[0].compiled.advice == {"private_bytes": "8 bytes"}
     assert (comparison.exit_code, comparison.known.words) == (0, "1 known failure")
+
+
+def spilling(registers, **change):
+    """A run of one kernel in two configurations that breaks the gate for spills; the second spills one register."""
+    rows = [
+        compiled(verdict=Verdict.FAILED, spills=number, broken={"spills": f"{number} registers, 0 allowed"}, num_warps=warps)
+        for number, warps in ((registers, 1), (1, 2))
+    ]
+    compile_stage = StageReport(Stage.COMPILE, Verdict.FAILED, counts={"failed": 2}, exit_code=0)
+    return ran(case(GOOD), stages=(StageReport(Stage.TEST, Verdict.PASSED), compile_stage), compiled=tuple(rows), **change)
+
+
+@pytest.mark.parametrize(("listed", "code"), [("spills<=12", 0), ("spills<=13", 0), ("spills", 0), ("spills<=11", 1), ("private_bytes<=99", 1)])
+def test_a_listed_spill_excuses_no_larger_one(listed, code):
+    """A change that spills more in the same kernel is new; an entry without an amount excuses any."""
+    where = ("sy_90", "softmax", "_softmax_fwd")
+    comparison = judged(spilling(12), Entry(("gate", listed, *where), "alpha"))
+
+    assert comparison.exit_code == code
+    (use,) = comparison.known.uses
+    assert listed.startswith("private") or use.standing is (Standing.CHANGED if code else Standing.KNOWN)
+
+
+def test_the_list_follows_the_amount_of_a_gate():
+    """`known update` writes the worst configuration's, and keeps the comment; `--prune` and a narrowed run raise or lower nothing."""
+    (entry,) = entries_of([spilling(12)])
+    listed = Listed((replace(entry, comment="split K first"),))
+    narrowed = spilling(8, narrowed=Narrowed(("-k good",)))
+
+    assert entry.line == "gate alpha spills<=12 sy_90 softmax _softmax_fwd"
+    for run, prune, amount in (
+        (spilling(14), False, 14),
+        (spilling(14), True, None),
+        (spilling(8), False, 8),
+        (spilling(8), True, 8),
+        (narrowed, False, 12),
+    ):
+        entries = update(listed, [run], "2026-01-01", prune=prune).listed.entries
+        assert [(each.key[1], each.comment) for each in entries] == ([(f"spills<={amount}", "split K first")] if amount else [])
 
 
 # What became of an entry.
