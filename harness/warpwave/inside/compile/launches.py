@@ -133,7 +133,8 @@ def run_tests(
         said = f"pytest ended early ({how}), so some tests did not run: see the stage's log"
         on_collected(["(pytest)"], 0, Counter())  # a row of ours: without it, the audit blames the package
         on_start("(pytest)")
-        on_end("(pytest)", Failure("(pytest)", said, NotRun.STOPPED, broken=True))
+        # A wrong option is no failure of the package. The test stage, which has the same options, says what pytest said.
+        on_end("(pytest)", Failure("(pytest)", said, NotRun.STOPPED, broken=ended is not pytest.ExitCode.USAGE_ERROR))
     return cut
 
 

@@ -435,14 +435,18 @@ def test_a_file_that_needs_a_card_to_load_has_not_failed(run_inside, tmp_path):
     }
 
 
-def test_a_package_that_ends_pytest_is_not_said_to_forge_its_results(run_inside, tmp_path):
+@pytest.mark.parametrize(
+    ("text", "how", "verdict"), [("pytest.exit('enough')", {}, "error"), ("pass", {"pytest_args": ("-k", "a and (")}, "not-run")]
+)
+def test_what_ends_pytest_early_is_said(run_inside, tmp_path, text, how, verdict):
+    """It is no forged result. A package that ends it fails; a wrong option of the user is no failure of the package."""
     card = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
     (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "test_a.py").write_text("import pytest\ndef test_a(): pytest.exit('enough')\ndef test_b(): pass\n")
-    output = run_inside(tmp_path / "package", Stage.COMPILE, architectures=(card,))
+    (tmp_path / "package" / "test_a.py").write_text(f"import pytest\ndef test_a(): {text}\ndef test_b(): pass\n")
+    output = run_inside(tmp_path / "package", Stage.COMPILE, architectures=(card,), **how)
     report = json.loads((output / "compile" / "report.json").read_text())
 
-    assert (report["verdict"], report["doubts"]) == ("error", [])
+    assert (report["verdict"], report["doubts"]) == (verdict, [])
     assert "pytest ended early" in (output / "compile" / "kernels.jsonl").read_text()
 
 
