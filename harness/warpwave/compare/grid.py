@@ -112,7 +112,9 @@ def _cell(made: Sequence[CompiledKernel]) -> GridCell | None:
 
 def _fit(row: CompiledKernel) -> tuple[Fit, str]:
     """Return whether a configuration can run, and in two words why not, or what is to be seen."""
-    spills = f"spills {_BYTES_OF_A_REGISTER * row.spills:,} B" if row.spills else ""
+    # The author may allow a spill, and a tuner discards a configuration that spills if another one does not.
+    tells = "spills" in row.broken or "spills" in row.advice
+    spills = f"spills {_BYTES_OF_A_REGISTER * row.spills:,} B" if row.spills and tells else ""
     if row.only_gates:
         return Fit.BREAKS, spills if "spills" in row.broken else next(iter(row.broken)).replace("_", " ")
     if row.verdict in FAILING:

@@ -143,12 +143,13 @@ def test_a_test_counts_for_what_it_launched():
 
 
 def test_spills_are_shown_in_bytes_and_stop_nothing():
-    """As advice without a gate, as a broken gate with one."""
-    advice, broken = everywhere(spills=103), everywhere(spills=103)
+    """As advice without a gate, as a broken gate with one; not at all where the author allows it, or a tuner takes another one."""
+    allowed, advice, broken = everywhere(spills=103), everywhere(spills=103, advice={"spills": "103 registers"}), everywhere(spills=103)
     broken[0] = dataclasses.replace(broken[0], verdict=Verdict.FAILED, broken={"spills": "103 registers, 0 allowed"}, binary_hash="a")
-    cells = [compare([without_card(*code)]).grid.rows[0].cells[0] for code in (advice, broken)]
+    cells = [compare([without_card(*code)]).grid.rows[0].cells[0] for code in (allowed, advice, broken)]
+    shown = [(Fit.RUNS, ""), (Fit.ADVICE, "spills 412 B"), (Fit.BREAKS, "spills 412 B")]
 
-    assert [(cell.fit, cell.cause) for cell in cells] == [(Fit.ADVICE, "spills 412 B"), (Fit.BREAKS, "spills 412 B")]
+    assert [(cell.fit, cell.cause) for cell in cells] == shown
 
 
 def test_a_candidate_that_an_autotuner_leaves_out_is_no_fault():

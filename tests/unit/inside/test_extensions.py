@@ -295,6 +295,14 @@ def test_elsewhere_a_missing_ops_module_is_a_mistake(tmp_path, package):
     assert why_not_run(missing.value) is NotRun.IMPORT
 
 
+@pytest.mark.parametrize(("hip", "why"), [(None, NotRun.NEEDS_CARD), ("7.2", NotRun.RAISED)])
+def test_a_machine_of_amd_has_no_nvml(monkeypatch, hip, why):
+    """What asks for it there raises on a card of AMD, too."""
+    monkeypatch.setattr(torch.version, "hip", hip)
+
+    assert why_not_run(RuntimeError("NVML Shared Library Not Found")) is why
+
+
 def test_compiled_sources_tell_an_operator_that_is_not_built_from_a_misspelt_one(tmp_path, monkeypatch):
     (tmp_path / "csrc").mkdir()
     (tmp_path / "csrc" / "bind.cu").write_text('TORCH_LIBRARY(rows_of_ours, m) { m.def("gather(Tensor x) -> Tensor"); }')
