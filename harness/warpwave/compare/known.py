@@ -320,7 +320,8 @@ def _failures(run: TargetRun) -> _Failures:
             found.passed.update(named)
     found.gates = _allowed(key for row in run.compiled for key in _row_keys(row))
     for (_, gate, *which), amount in found.gates.items():
-        found.failing["gate", gate if amount == math.inf else f"{gate}{_AT_MOST}{amount:.0f}", *which] = None
+        reason = gate if amount == math.inf else f"{gate}{_AT_MOST}{amount:.0f}"
+        found.failing[("gate", reason, *which)] = None
     for sample in run.samples:
         subject = ("bench", sample.case, sample.provider)
         found.there.add(subject)

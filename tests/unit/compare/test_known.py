@@ -224,7 +224,9 @@ def spilling(registers, **change):
     return ran(case(GOOD), stages=(StageReport(Stage.TEST, Verdict.PASSED), compile_stage), compiled=tuple(rows), **change)
 
 
-@pytest.mark.parametrize(("listed", "code"), [("spills<=12", 0), ("spills<=13", 0), ("spills", 0), ("spills<=11", 1), ("private_bytes<=99", 1)])
+@pytest.mark.parametrize(
+    ("listed", "code"), [("spills<=12", 0), ("spills<=13", 0), ("spills", 0), ("spills<=11", 1), ("private_bytes<=99", 1)]
+)
 def test_a_listed_spill_excuses_no_larger_one(listed, code):
     """A change that spills more in the same kernel is new; an entry without an amount excuses any."""
     where = ("sy_90", "softmax", "_softmax_fwd")
@@ -242,14 +244,14 @@ def test_the_list_follows_the_amount_of_a_gate():
     narrowed = spilling(8, narrowed=Narrowed(("-k good",)))
 
     assert entry.line == "gate alpha spills<=12 sy_90 softmax _softmax_fwd"
-    for run, prune, amount in (
+    for made, prune, amount in (
         (spilling(14), False, 14),
         (spilling(14), True, None),
         (spilling(8), False, 8),
         (spilling(8), True, 8),
         (narrowed, False, 12),
     ):
-        entries = update(listed, [run], "2026-01-01", prune=prune).listed.entries
+        entries = update(listed, [made], "2026-01-01", prune=prune).listed.entries
         assert [(each.key[1], each.comment) for each in entries] == ([(f"spills<={amount}", "split K first")] if amount else [])
 
 
