@@ -75,6 +75,8 @@ _FRUGAL = (Tile(128, 128, 64, 8, 3), _SMALL)
 # Multiply-adds without matrix instructions: registers bound the tile.
 _FMA = (Tile(128, 64, 16, 8, 3), Tile(64, 64, 16, 8, 3))
 _TF32 = (Tile(128, 128, 32, 8, 3), Tile(64, 64, 32, 4, 3))
+# Products that wait for their weights, of 8 or 16 bits. The last is for sums whose length no step of 128 divides.
+FEW_ROWS = (Tile(16, 128, 128, 4, 3), Tile(16, 64, 128, 4, 4), Tile(16, 32, 128, 4, 6), Tile(16, 64, 64, 4, 8))
 # One or two rows: what counts is how much of the weights is on its way.
 _ROW = Tile(2, 2, 2048, 4, 1)
 _MFMA = {"matrix_instr_nonkdim": 16, "waves_per_eu": 2}
@@ -93,7 +95,7 @@ MATMUL = {
         row=_ROW,
         tf32_dense_k=True,
         ieee_dense_n=True,
-        few=(Tile(16, 128, 128, 4, 3), Tile(16, 64, 128, 4, 4), Tile(16, 32, 128, 4, 5), Tile(16, 128, 64, 4, 4), Tile(16, 64, 64, 4, 6)),
+        few=FEW_ROWS,
         specialized=(
             *(Specialized(128, 256, 64, 4, 64), Specialized(128, 192, 64, 4, 64), Specialized(128, 160, 64, 5, 32)),
             *(Specialized(128, 128, 64, 6, 64), Specialized(128, 96, 64, 7, 32), Specialized(128, 64, 64, 8, 32)),

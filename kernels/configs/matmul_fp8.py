@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.configs.matmul import Specialized, Tile
+from kernels.configs.matmul import FEW_ROWS, Specialized, Tile
 
 OCP = (torch.float8_e4m3fn, torch.float8_e5m2)
 FNUZ = (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
@@ -16,7 +16,8 @@ FNUZ = (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
 class Config:
     """`tiles`: the widest first. Blocks of scales have 128 elements, so a tile has 128 columns at most, or a divisor; so has its step.
 
-    `by_block`: tiles for scales by block; empty where they are the same. `native`: encodings that the matrix units multiply. `widened`:
+    `by_block`: tiles for scales by block; empty where they are the same. `few`: tiles of products of up to `FEW` rows, with `m` the fewest
+    rows; empty where other tiles take them. `native`: encodings that the matrix units multiply. `widened`:
     encodings that become fp16 first, which holds each of their numbers. They take the last tile: converted operands need so many registers
     that a wide tile spills (gfx942). Others are refused, because Triton cannot convert them there.
     """
@@ -26,6 +27,7 @@ class Config:
     widened: tuple[torch.dtype, ...] = ()
     by_block: tuple[Tile, ...] = ()
     specialized: tuple[Specialized, ...] = ()
+    few: tuple[Tile, ...] = ()
 
 
 _MFMA = {"matrix_instr_nonkdim": 16, "waves_per_eu": 2}
@@ -40,6 +42,7 @@ MATMUL_FP8 = {
         native=OCP,
         by_block=(_HIGH, _FEW),
         specialized=(Specialized(128, 256, 128, 4, 64), Specialized(128, 128, 128, 6, 64)),
+        few=FEW_ROWS,
     ),
     "sm_1*": Config((Tile(128, 128, 128, 8, 3), _SMALL), native=OCP),
     "sm_89": Config((Tile(128, 128, 128, 8, 2), Tile(64, 64, 128, 4, 3)), native=OCP),
@@ -49,6 +52,7 @@ MATMUL_FP8 = {
     "gfx95*": Config((Tile(128, 128, 128, 8, 2, 8, 8, _MFMA), Tile(64, 64, 128, 4, 2, 8, 8, _MFMA)), native=OCP, widened=FNUZ),
     "gfx12*": Config((Tile(128, 128, 64, 8, 2), Tile(64, 64, 64, 4, 2)), native=OCP, widened=FNUZ),
     "gfx*": Config((Tile(64, 64, 64, 4, 2),), widened=OCP + FNUZ),
-    "interpreter": Config((Tile(32, 32, 64, 4, 2, 2, 3),), native=OCP, widened=FNUZ),
+    # Few rows have parts there, so that tests see them.
+    "interpreter": Config((Tile(32, 32, 64, 4, 2, 2, 3),), native=OCP, widened=FNUZ, few=(Tile(16, 32, 64, 4, 2),)),
     "*": Config((Tile(64, 64, 64, 4, 2),), native=OCP),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra import cuda
 
 from kernels.matmul.kernels import chiplet_of, grouped
 
@@ -37,12 +38,18 @@ def scaled_mm_kernel(
     BLOCKS: tl.constexpr,
     WIDEN_A: tl.constexpr,
     WIDEN_B: tl.constexpr,
+    PARTS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Compute a tile of the output per program. Both operands are dense along K.
+
+    `PARTS`: programs that share a sum, a row of the grid each. A part has `K` products, a multiple of `BLOCK_K`, and an output of its own.
 
     Every `BLOCK_K` products are a sum of their own, and these are added in fp32: Hopper's matrix units keep about 14 bits of a sum of fp8
     products, whatever its length.
     """
+    if EARLY:
+        cuda.gdc_launch_dependents()
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
     pid = tl.program_id(0)
@@ -61,19 +68,30 @@ def scaled_mm_kernel(
     b_ptrs = b_ptr + first_n * b_stride + (depth[:, None] + columns[None, :] * b_stride)
     scale_a_ptrs = scale_a_ptr + first_m * scale_a_stride_m + rows * scale_a_stride_m
     scale_b_ptr += (first_n // BLOCK if BLOCKS else first_n) * scale_b_stride_n
+    start = 0
+    if PARTS > 1:
+        start = tl.program_id(1) * K
+        a_ptrs += start
+        b_ptrs += start
+        out_ptr += tl.program_id(1).to(tl.int64) * M * N
+    end = start + K
 
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in range(0, K, BLOCK_K):
+    if BLOCKS:
+        by_row = tl.load(scale_a_ptrs + start // BLOCK * scale_a_stride_k)
+        by_block = tl.load(scale_b_ptr + start // BLOCK * scale_b_stride_k)
+    for k in range(start, end, BLOCK_K):
         if BLOCKS:
-            # Asked for before the product, so that they arrive meanwhile.
-            by_row = tl.load(scale_a_ptrs + k // BLOCK * scale_a_stride_k)
-            by_block = tl.load(scale_b_ptr + k // BLOCK * scale_b_stride_k)
+            # Those of the next step: a program that waits for its scales in each step takes twice as long.
+            following = tl.minimum(k + BLOCK_K, end - 1) // BLOCK
+            next_by_row = tl.load(scale_a_ptrs + following * scale_a_stride_k)
+            next_by_block = tl.load(scale_b_ptr + following * scale_b_stride_k)
         if EVEN_K:
             a = tl.load(a_ptrs)
             b = tl.load(b_ptrs)
         else:
-            a = tl.load(a_ptrs, mask=(depth < K - k)[None, :], other=0.0)
-            b = tl.load(b_ptrs, mask=(depth < K - k)[:, None], other=0.0)
+            a = tl.load(a_ptrs, mask=(depth < end - k)[None, :], other=0.0)
+            b = tl.load(b_ptrs, mask=(depth < end - k)[:, None], other=0.0)
         if WIDEN_A:
             a = a.to(tl.float16)
         if WIDEN_B:
@@ -83,6 +101,8 @@ def scaled_mm_kernel(
         acc = tl.fma(short, by_row[:, None] * by_block if BLOCKS else 1.0, acc)
         a_ptrs += BLOCK_K
         b_ptrs += BLOCK_K
+        if BLOCKS:
+            by_row, by_block = next_by_row, next_by_block
 
     if not BLOCKS:
         acc *= tl.load(scale_a_ptrs)[:, None]

@@ -15,6 +15,7 @@ from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, on_boundary
 from kernels.matmul.launch import cheapest
 from kernels.matmul.layout import Layout
+from kernels.matmul.split import adding_up, for_few_rows
 from kernels.matmul_fp8.kernels import scaled_mm_kernel
 
 # Products from which warpgroups have enough to do. Below, more programs with smaller tiles take less time.
@@ -65,7 +66,9 @@ def _plan(
         return specialized(cheapest(config.specialized, on, (m, n), k), on, dtypes, a, b, strides, blocks)
     widen = [dtype in config.widened for dtype in dtypes[:2]]
     tiles = config.by_block if blocks and config.by_block else config.tiles
-    tile = cheapest(tiles[-1:] if any(widen) else tiles, on, (m, n), k)
+    few = for_few_rows(config.few, on, m, n, k, 1, blocks) if m <= FEW and not any(widen) else None
+    tile, parts = few or (cheapest(tiles[-1:] if any(widen) else tiles, on, (m, n), k), 1)
+    early = parts > 1 and on.early["EARLY"]
     options: dict[str, Any] = {
         "BLOCK_M": tile.m,
         "BLOCK_N": tile.n,
@@ -77,14 +80,20 @@ def _plan(
         "BLOCKS": blocks,
         "WIDEN_A": any(widen),
         "WIDEN_B": any(widen),
+        "PARTS": parts,
+        "EARLY": early,
         "num_warps": tile.warps,
         "num_stages": tile.stages,
         **tile.options,
     }
-    bound = Bound(scaled_mm_kernel, (cdiv(m, tile.m) * cdiv(n, tile.n),), options)
+    bound = Bound(scaled_mm_kernel, (cdiv(m, tile.m) * cdiv(n, tile.n), parts), options)
+    add_up = adding_up(parts, on, m * n, bias=False, activation=None, save=False)
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> None:
-        bound(a, b, out, scale_a, scale_b, m, n, k, a.stride(0), b.stride(0), *strides)
+        sums = torch.empty((parts, m, n), dtype=torch.float32, device=out.device) if parts > 1 else out
+        bound(a, b, sums, scale_a, scale_b, m, n, k // parts, a.stride(0), b.stride(0), *strides)
+        if parts > 1:
+            add_up(out, out, sums, out, m * n, n)
 
     return launch
 

@@ -69,6 +69,14 @@ def test_matrices(m, n, k, blocks, encoding, device, judge):
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 70, 320), (16, 130, 1024), (50, 40, 896)], ids=str)
+def test_sums_of_few_rows_in_parts(m, n, k, blocks, encoding, device, judge):
+    """A part may begin in the middle of a block of scales."""
+    a, b = drawn((m, k), encoding, device), drawn((n, k), encoding, device).t()
+    check(judge, a, b, *scales(m, n, k, blocks, device))
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
 def test_encodings_and_results_are_mixed(blocks, usual, device, judge):
     other = (FNUZ if usual in FNUZ else OCP)[1]
     a, b = drawn((20, 160), usual, device), drawn((36, 160), other, device).t()
@@ -167,5 +175,5 @@ def test_a_card_without_the_encoding_refuses_it(device, monkeypatch):
 
 def test_tiles_and_steps_are_within_a_block_of_scales():
     for config in MATMUL_FP8.values():
-        assert all(BLOCK % tile.n == 0 and BLOCK % tile.k == 0 for tile in (*config.tiles, *config.by_block))
+        assert all(BLOCK % tile.n == 0 and BLOCK % tile.k == 0 for tile in (*config.tiles, *config.by_block, *config.few))
         assert not set(config.native) & set(config.widened)
