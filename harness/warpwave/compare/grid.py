@@ -180,7 +180,9 @@ def not_portable(grid: Grid) -> tuple[str, str]:
     causes = [_in_short(reasons[key]) for key in groups]
     others = len(bad) - 1
     more = f"; and {others} more kernel{'s' if others > 1 else ''}" if others else ""
-    who = f"Not portable: `{bad[0].function}`"
+    # What launches a kernel raised, not the kernel.
+    hosted = "host code of " if all(fit is Fit.RAISES for fit, _ in groups) else ""
+    who = f"Not portable: {hosted}`{bad[0].function}`"
     if len(groups) == 1:
         return f"{who} {said[0]}", causes[0] + more
     where = _listed([card.name for card, _ in cells], grid)

@@ -124,6 +124,8 @@ def test_a_case_that_ended_before_its_launch_is_in_the_row_of_what_it_launches_e
     row = compare([without_card(*everywhere()[:2], raised)]).grid.rows[0]
 
     assert (row.cells[2].fit, row.cells[2].cause) == (Fit.RAISES, "KeyError")
+    lead = said(without_card(*everywhere()[:2], raised, hardware=CARDS))
+    assert lead.startswith("Not portable: host code of `_softmax_fwd` raises on N350: ")
 
 
 def test_a_test_counts_for_what_it_launched():
