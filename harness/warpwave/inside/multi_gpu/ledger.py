@@ -167,6 +167,13 @@ class Ledger:
         with self._turn():
             return list(self._state.postponed)
 
+    def begun_here(self, units: Sequence[str]) -> list[str]:
+        """Return which of `units` a seat of this card has claimed, or one that has ended."""
+        with self._turn():
+            holders = self._state.holder
+            ours = {seat for seat in holders.values() if card_of(seat) == card_of(self.card) or seat in self._state.gone}
+            return [unit for unit in units if holders.get(unit) in ours]
+
     def leave(self, during: str = "") -> None:
         """Give up this seat: others may take its unfinished units. `during` is the case in which its GPU was lost, if it was."""
         self._note("gone", during=during)

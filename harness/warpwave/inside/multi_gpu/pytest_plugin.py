@@ -177,13 +177,18 @@ class Claims:
         yield from self.postponed()
 
     def postponed(self) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
-        """Yield what was postponed, when no other worker is on this card, or on this machine's cores if tests use none."""
+        """Yield what was postponed, when no other worker is on this card, or on this machine's cores if tests use none.
+
+        And what a worker that died had kept for its end: its units are done, and those tests are not.
+        """
         if not self._stays():
             return
         self._ledger.wait_until_alone(self._beat)
         if self._neighbours is not None:
             self._neighbours.all_gone()
-        units = self._ledger.postponed()
+        begun, done = self._ledger.begun_here(self._order), done_by_all(self._journal.path)
+        kept = (item.nodeid for unit in begun for item in self._files[unit] if item.nodeid not in done)
+        units = list(dict.fromkeys([*self._ledger.postponed(), *kept]))
         while (unit := self._ledger.next(units, {}, self._beat)) is not None:
             done = done_by_all(self._journal.path)
             for item in self._items:

@@ -466,6 +466,32 @@ def test_what_a_worker_has_no_time_to_collect_after_a_crash_is_left_out(run_insi
     assert report["out_of_time"]
 
 
+CRASHES_LATE = """
+import os, pathlib, time
+import pytest
+@pytest.mark.parametrize("size", range(1, 7))
+def test_long(size):
+    mark = pathlib.Path(__file__).with_suffix(".mark")
+    if size == 2 and mark.exists():
+        os.abort()
+    if size == 2:
+        mark.touch()
+        time.sleep(1e3)
+"""
+
+
+def test_what_a_worker_kept_for_its_end_is_not_lost_if_it_dies(run_inside, tmp_path):
+    """One of several workers ends a long test, keeps it and others of its function for later, and dies in the first of them."""
+    (tmp_path / "test_a.py").write_text(CRASHES_LATE)
+    (tmp_path / "test_b.py").write_text("".join(f"def test_{number}():\n    pass\n" for number in range(40)))
+    limits = Limits(test_workers=2, budget=Budget(60.0))
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=limits)
+    report = _report(output, "test")
+
+    assert (report["verdict"], report["doubts"]) == ("crashed", [])
+    assert (report["counts"], report["left_out"]) == ({"passed": 45, "crashed": 1}, 0)
+
+
 def test_what_had_failed_before_it_was_ended_is_not_told_apart_next_time(run_inside, tmp_path):
     """It is a failure, and may fail by more if it has more time: a list of known failures does not have it run again."""
     ended = (
