@@ -76,7 +76,7 @@ _FRUGAL = (Tile(128, 128, 64, 8, 3), _SMALL)
 _FMA = (Tile(128, 64, 16, 8, 3), Tile(64, 64, 16, 8, 3))
 _TF32 = (Tile(128, 128, 32, 8, 3), Tile(64, 64, 32, 4, 3))
 # Products that wait for their weights, of 8 or 16 bits. The last is for sums whose length no step of 128 divides.
-FEW_ROWS = (Tile(16, 128, 128, 4, 3), Tile(16, 64, 128, 4, 4), Tile(16, 32, 128, 4, 6), Tile(16, 64, 64, 4, 8))
+FEW_ROWS = (Tile(16, 64, 128, 4, 6), Tile(16, 64, 128, 4, 4), Tile(16, 128, 128, 4, 3), Tile(16, 64, 64, 4, 8))
 # One or two rows: what counts is how much of the weights is on its way.
 _ROW = Tile(2, 2, 2048, 4, 1)
 _MFMA = {"matrix_instr_nonkdim": 16, "waves_per_eu": 2}

@@ -18,10 +18,10 @@ from kernels.matmul.layout import Launch, Layout
 BLOCK_SIZE = 1024
 
 # What a product of few rows waits for is its weights. Costs are in times of so many bytes of these: what a program takes to start, a second
-# kernel, and each step beside its weights, without and with scales of its own. Of 14 bf16 and 28 fp8 products on an H200, what they choose
-# takes 1.03 and 1.06 times as long as the best of up to 135 tiles and parts.
+# kernel, and the least that a step takes beside its weights, without and with scales of its own. Of 20 bf16 and 48 fp8 products on an H200,
+# what they choose takes 1.03 times as long as the best of up to 135 tiles and parts, and at most 1.15. Of equal tiles, the first is taken.
 _STEP = 64 * 128 * 2
-_FIRST, _SECOND, _EACH, _EACH_SCALED = 6, 5, 0.2, 0.5
+_FIRST, _SECOND, _WAIT, _WAIT_SCALED = 6, 6, 0.2, 0.9
 # What a tile of warpgroups waits for in a step, in nanoseconds of an H200: to fetch its rows and columns, or for its products. A tile whose
 # columns are in two pieces reads its rows twice for the products, and a finished one is not written behind the next.
 _START, _FETCH, _PRODUCTS, _TWICE, _EXPOSED = 94, 1.05, 1 / 52, 1 / 46, 1700
@@ -57,17 +57,19 @@ def for_few_rows(
 ) -> tuple[Tile, int] | None:
     """Return the tile and the number of parts of a product of few rows; None if no tile has room, or divides the sum.
 
-    The fewest steps win: waves over the programs that the card holds, each with its start and its part of the sum; and for several parts,
-    the second kernel, and writing and reading fp32 sums. `scaled`: whether each step has scales of its own.
+    The least time wins: waves over the programs that the card holds, each with its start and the steps of its part; and for several parts,
+    the second kernel, and writing and reading fp32 sums. In a step, a program waits for its weights, or those of all programs of a
+    multiprocessor take longer. `scaled`: whether each step has scales of its own.
     """
-    each = _EACH_SCALED if scaled else _EACH
+    wait = _WAIT_SCALED if scaled else _WAIT
 
     def cost(option: tuple[Tile, int]) -> float:
         tile, parts = option
-        resident = min(_MOST, on.shared_bytes // _buffers(tile, itemsize)) * on.processors
-        steps = k / parts * (each / tile.k + tile.n * itemsize / _STEP)
+        resident, programs = min(_MOST, on.shared_bytes // _buffers(tile, itemsize)), parts * cdiv(n, tile.n)
+        weights = tile.k * tile.n * itemsize / _STEP
+        step = max(wait + weights, min(resident, cdiv(programs, on.processors)) * weights)
         sums = _SECOND + parts * m * n * 8 / (_STEP * on.processors) if parts > 1 else 0
-        return cdiv(parts * cdiv(n, tile.n), resident) * (steps + _FIRST) + sums
+        return cdiv(programs, resident * on.processors) * (k // parts // tile.k * step + _FIRST) + sums
 
     return min(_options(tiles, on, m, k, itemsize), key=cost, default=None)
 
@@ -76,7 +78,8 @@ def _options(tiles: Sequence[Tile], on: Card, m: int, k: int, itemsize: int) -> 
     for tile in tiles:
         fitting = replace(tile, m=max(tile.m, next_power_of_2(m)))
         if k % tile.k == 0 and _buffers(fitting, itemsize) <= on.shared_bytes:
-            yield from ((fitting, parts) for parts in range(1, k // tile.k + 1) if k // tile.k % parts == 0)
+            steps = k // tile.k
+            yield from ((fitting, parts) for parts in range(1, max(1, steps // 2) + 1) if steps % parts == 0)
 
 
 def _buffers(tile: Tile, itemsize: int) -> int:
