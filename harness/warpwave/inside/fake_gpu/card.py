@@ -26,7 +26,7 @@ from warpwave.inside.fake_gpu import answers
 from warpwave.inside.fake_gpu.driver import Loader, OnLaunch, PretendedDriver, capability
 from warpwave.inside.fake_gpu.no_data import WithoutData
 from warpwave.inside.fake_gpu.redirect import Redirect
-from warpwave.inside.fake_gpu.torch_device import Patch, apply, torch_device
+from warpwave.inside.fake_gpu.torch_device import Patch, apply, follow_in_compiler, torch_device
 from warpwave.inside.fake_gpu.torch_ops import sum_in_fp32
 from warpwave.inside.fake_gpu.tuning import Tuning, fits_on, has_threads
 from warpwave.inside.fake_gpu.vendor_tools import pretend_tools
@@ -56,6 +56,7 @@ def pretended_device(
     triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, load, launched))
     with contextlib.ExitStack() as undo:
         apply(answers.changes([*answers.of_every_card(card, device, named), *answers.without_data(device)]), undo)
+        follow_in_compiler(device, undo)
         pretend_tools(card, getattr(torch, device.type).get_device_properties(), capability(card), undo)
         keep_in_backward(undo.enter_context(WithoutData(torch.device("meta"), named, device)), undo)
         yield
@@ -105,6 +106,7 @@ def _with_data(
     table = [*answers.of_every_card(card, device, kinds, free), *answers.with_data(kinds, tuning, launching)]
     undo.callback(sum_in_fp32())  # before the table changes what a library of torch does
     apply(answers.changes(table), undo)
+    follow_in_compiler(device, undo)
     pretend_tools(card, getattr(torch, device.type).get_device_properties(), capability(card), undo)
     keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)
     return tuning

@@ -161,6 +161,21 @@ def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:
         setattr(owner, name, value)
 
 
+def follow_in_compiler(device: torch.device, undo: contextlib.ExitStack) -> None:
+    """Let torch's compiler ask the pretended device, if it was imported before: it keeps copies of what torch's module of the device has."""
+    compiler: Any = sys.modules.get("torch._dynamo.device_interface")
+    with contextlib.suppress(NotImplementedError):  # of a type that it does not know
+        interface = compiler.get_interface_for_device(device.type) if compiler else None
+        of_torch = getattr(torch, device.type, None)
+        for name, before in list(vars(interface).items()) if interface else ():
+            copied, now = getattr(before, "__func__", before), getattr(of_torch, name, None)
+            # What the compiler defines itself calls torch's module.
+            if now is None or copied is now or getattr(copied, "__module__", "") in (None, compiler.__name__) or name.startswith("__"):
+                continue
+            undo.callback(setattr, interface, name, before)
+            setattr(interface, name, staticmethod(now) if isinstance(before, staticmethod) else now)
+
+
 def around(function: Callable[..., Any], before: Any) -> Callable[..., Any]:
     """Return what calls a function in the place of another one, with that as the first argument."""
 

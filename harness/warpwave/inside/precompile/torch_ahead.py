@@ -34,21 +34,16 @@ def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> No
 
     from warpwave.inside.fake_gpu.answers import patches
     from warpwave.inside.fake_gpu.driver import PretendedDriver, capability
-    from warpwave.inside.fake_gpu.torch_device import apply, torch_device
+    from warpwave.inside.fake_gpu.torch_device import apply, follow_in_compiler, torch_device
 
     device = torch_device(card.torch_device)
     name = devices_here(job)[0]["name"]
     named = {"gcnArchName": card.torch_properties.get("name", card.name), **card.torch_properties, "name": name}
     card = dataclasses.replace(card, torch_properties=named)
     triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, lambda binary: (32, 0, card.program_threads)))
-    of_torch = patches(card, device, capability(card))
-    apply([*of_torch, *_of_compiler(), *stops()], undo)
-    interface: Any = importlib.import_module("torch._dynamo.device_interface").get_interface_for_device(device.type)
-    known: dict[str, Any] = {name: value for owner, name, value in of_torch if owner is getattr(torch, device.type)}
-    for name, bound in list(vars(interface).items()):  # what it took from torch's module of the device, when it was made
-        if isinstance(bound, staticmethod) and name in known:
-            undo.callback(setattr, interface, name, bound)
-            setattr(interface, name, staticmethod(known[name]))
+    apply([*patches(card, device, capability(card)), *_of_compiler(), *stops()], undo)
+    importlib.import_module("torch._dynamo.device_interface")
+    follow_in_compiler(device, undo)
     for settings, values in (("torch._inductor.config", _SETTINGS), ("torch._functorch.config", {"enable_autograd_cache": False})):
         undo.enter_context(importlib.import_module(settings).patch(**values))
     importlib.import_module("torch._inductor.runtime.compile_tasks")._set_triton_ptxas_path()  # as torch's own compile workers do

@@ -109,11 +109,20 @@ def test_what_packages_ask_of_a_card():
 AS_BEFORE = """
 import contextlib, json, sys
 import torch
+import torch._dynamo.device_interface as compiler
 from warpwave.inside.fake_gpu import answers, card as door
 from warpwave.records import Architecture, from_json
 
 card = from_json(Architecture, sys.argv[1])
 seen, changes = {}, answers.changes
+interface = compiler.get_interface_for_device("cuda")
+copies = dict(vars(interface))
+
+def asked():
+    # torch's compiler was imported before, and took copies of functions
+    assert interface.get_device_properties().name == torch.cuda.get_device_properties().name == card.torch_properties["name"]
+    assert interface.Stream is torch.cuda.Stream
+    assert interface.device_count() == 1
 
 def watched(table):
     for row in table:
@@ -123,10 +132,14 @@ def watched(table):
 
 answers.changes = watched
 if sys.argv[2] == "interpreted":
-    door.interpreted_device(card, ["cuda"])[1]()
+    undo = door.interpreted_device(card, ["cuda"])[1]
+    asked()
+    undo()
 else:
     with door.pretended_device(card, lambda binary: (32, 0, 1024)):
         assert torch.ones(1, device="cuda").is_cuda
+        asked()
+assert dict(vars(interface)) == copies
 left = sorted({f"{owner}.{name}" for (_, name), (owner, before) in seen.items() if getattr(owner, name, None) != before})
 print(json.dumps([len(seen), left]))
 """
