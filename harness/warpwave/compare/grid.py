@@ -45,7 +45,9 @@ def make_grid(
     compiled = {key[0] for key in functions}
     # A test that launched nothing is in a row without a function: all of such a kernel, of others those that fail.
     failed = {key[0] for key, right in rights.items() if not key[1] and right.failed}
-    keys = [*functions, *((kernel, "") for kernel in tested if kernel not in compiled or kernel in failed)]
+    counted = {key[:2] for key in rights}
+    nameless = ((kernel, "") for kernel in tested if (kernel, "") in counted and (kernel not in compiled or kernel in failed))
+    keys = list(dict.fromkeys([*functions, *((kernel, name) for kernel, name, _ in rights if name), *nameless]))
     found = []
     for key in keys:
         own = functions.get(key, {})
@@ -95,6 +97,17 @@ def _functions(rows: Iterable[CompiledKernel]) -> dict[Key, dict[str, list[Compi
             made = found[key].setdefault(row.architecture, [])
             if not any(one.origin == row.origin for one in made):
                 made.append(row)
+    return _joined(found)
+
+
+def _joined(found: dict[Key, dict[str, list[CompiledKernel]]]) -> dict[Key, dict[str, list[CompiledKernel]]]:
+    """Return the functions with one row for each that a test launched on some cards, and a bench in another folder on the others."""
+    first: dict[tuple[str, str], Key] = {}
+    for key, made in list(found.items()):
+        source = next((row.source for rows in made.values() for row in rows if row.source), "")
+        before = first.setdefault((source, key[1]), key) if source else key
+        if before != key and not made.keys() & found[before].keys():
+            found[before].update(found.pop(key))
     return found
 
 
@@ -159,7 +172,9 @@ def _rights(
             if cell.target in known:
                 named = launched_by(cell.result)
                 own = [key for name in named or () for key in of_name[name] if key[0] == row.kernel or len(of_name[name]) == 1]
-                keys = own or ([(row.kernel, "")] if named == [] else unknown)
+                uncompiled = functions and named and not any(of_name[name] for name in named)
+                others = [(row.kernel, name) for name in named or ()] if uncompiled else unknown
+                keys = own or ([(row.kernel, "")] if named == [] else others)
                 verdict = cell.result.verdict
                 kind = verdict.value if verdict in (Verdict.PASSED, Verdict.KNOWN) else "failed" if verdict in FAILING else "others"
                 for key in keys:
@@ -178,15 +193,19 @@ def not_portable(grid: Grid) -> tuple[str, str]:
     reasons = {(cell.fit, cell.cause): cell.reason for _, cell in reversed(cells)}
     said = [f"{fit.value} {'for' if fit is Fit.UNCOMPILED else 'on'} {_listed(names, grid)}" for (fit, _), names in groups.items()]
     causes = [_in_short(reasons[key]) for key in groups]
-    others = len(bad) - 1
+    # One line of host code may keep several kernels from being launched.
+    alike = all(fit is Fit.RAISES for fit, _ in groups)
+    others = sum(not alike or _reasons(row) != _reasons(bad[0]) for row in bad[1:])
     more = f"; and {others} more kernel{'s' if others > 1 else ''}" if others else ""
-    # What launches a kernel raised, not the kernel.
-    hosted = "host code of " if all(fit is Fit.RAISES for fit, _ in groups) else ""
-    who = f"Not portable: {hosted}`{bad[0].function}`"
+    who = f"Not portable: {'host code of ' if alike else ''}`{bad[0].function}`"
     if len(groups) == 1:
         return f"{who} {said[0]}", causes[0] + more
     where = _listed([card.name for card, _ in cells], grid)
     return f"{who} cannot run on {where}", ", and ".join(f"it {did}: {why}" for did, why in zip(said, causes, strict=True)) + more
+
+
+def _reasons(row: GridRow) -> set[str]:
+    return {cell.reason for cell in row.cells if cell and cell.fit.cannot_run}
 
 
 def portable(grid: Grid) -> str:

@@ -144,6 +144,34 @@ def test_a_test_counts_for_what_it_launched():
     }
 
 
+def test_a_function_that_was_not_compiled_has_its_own_row():
+    """Its test counts for no other function of the folder."""
+    ran = case("softmax/test_softmax.py::test_other", properties={LAUNCHED_PROPERTY: "uncompiled"})
+    rows = compare([without_card(*everywhere(), tests=(*TESTS, ran))]).grid.rows
+
+    assert {row.name: (row.right[0].passed, row.cells[0] is None) for row in rows} == {
+        "_softmax_fwd": (3, False),
+        "softmax uncompiled": (1, True),
+    }
+
+
+def test_a_function_that_a_bench_of_another_folder_launched_on_some_cards_has_one_row():
+    """Host code of the bench raised on the others, where only a test launched the kernel."""
+    code = [compiled(name, kernel=kernel, source="softmax.py:7") for name, kernel in (("sy_90", "gemm"), ("syn942", "softmax"))]
+    ran = case(TESTS[0].id, properties={LAUNCHED_PROPERTY: "_softmax_fwd"})
+    rows = compare([without_card(*code, tests=(ran,))]).grid.rows
+
+    assert [(row.kernel, row.function, [cell is None for cell in row.cells]) for row in rows] == [("gemm", "_softmax_fwd", [False, False])]
+
+
+def test_one_line_of_host_code_is_one_gap():
+    """However many kernels it keeps from being launched."""
+    raised = [compiled("syn942", function=HOST_CODE, origin="bench/N=1", verdict=Verdict.FAILED, reason=RAISED)]
+    code = [compiled("sy_90", function=name, origin="bench/N=1") for name in ("first", "second")]
+
+    assert said(without_card(*code, *raised)).startswith("Not portable: host code of `first` raises on N300: KeyError on syn950: 'x'.")
+
+
 def test_spills_are_shown_in_bytes_and_stop_nothing():
     """As advice without a gate, as a broken gate with one; not at all where the author allows it, or a tuner takes another one."""
     allowed, advice, broken = everywhere(spills=103), everywhere(spills=103, advice={"spills": "103 registers"}), everywhere(spills=103)

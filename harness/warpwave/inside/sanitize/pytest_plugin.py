@@ -62,7 +62,11 @@ class Sanitized:
                 raise failure(found) from error  # which usually is why
             raise
         if found := self._found(item):
-            raise failure(found)
+            swallowed = getattr(item, "_excinfo", None)  # by unittest; pytest would report it in place of what is raised here
+            error = swallowed[0].value if swallowed else None
+            if swallowed:
+                swallowed.clear()
+            raise failure(found) from error
         return result
 
     def _found(self, item: pytest.Item) -> str:
