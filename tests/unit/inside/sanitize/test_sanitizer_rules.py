@@ -282,6 +282,7 @@ def test_a_load_beyond_the_end_is_reported_at_any_use(blamed):
 TESTS = """
 import pytest, torch, triton, triton.language as tl
 import torch.nn.functional as F
+import unittest
 
 @triton.jit
 def ones(x, n, BLOCK: tl.constexpr):
@@ -319,6 +320,10 @@ def test_wrong(read): eval(read, globals(), {"x": made()})
 
 @pytest.mark.parametrize("use", RIGHT_ONES)
 def test_right(use): eval(use, globals(), {"x": made()})
+
+class Wrong(unittest.TestCase):
+    def test_wrong_in_unittest(self):
+        torch.testing.assert_close(made(), torch.ones(17, device="cuda"))
 
 def test_right_kernel_that_chooses_between_tensors():
     x, y = torch.empty(16, device="cuda"), torch.empty(16, device="cuda")
@@ -401,8 +406,8 @@ def test_what_torch_reads(run_inside, tmp_path):
     alarms = {name: event["message"] for name, event in outcomes.items() if name.startswith("right") and event["outcome"] != "passed"}
 
     assert (silent, alarms) == ([], {})
-    assert len(outcomes) == len(WRONG_TORCH_READS) + len(RIGHT_TORCH_READS) + 9
-    expected = "uninitialised-read in torch.sum at test_a.py:34: reads partial[16], of shape [17], which nobody wrote: "
+    assert len(outcomes) == len(WRONG_TORCH_READS) + len(RIGHT_TORCH_READS) + 10
+    expected = "uninitialised-read in torch.sum at test_a.py:35: reads partial[16], of shape [17], which nobody wrote: "
     assert expected in outcomes["wrong_made[empty]"]["message"]
 
 
