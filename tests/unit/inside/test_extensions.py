@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import runpy
 import sys
 from types import SimpleNamespace
 
@@ -22,7 +23,7 @@ from warpwave.inside.multi_gpu import pytest_plugin
 from warpwave.inside.process import lacking
 from warpwave.inside.process.lacking import Package
 from warpwave.inside.process.needs import sources
-from warpwave.inside.process.outcomes import NotBuilt, hint_of, reason_of, why_not_run
+from warpwave.inside.process.outcomes import NotBuilt, describe, hint_of, is_packages, reason_of, why_not_run
 from warpwave.records import NotRun, Stage
 
 SETUP = """
@@ -201,6 +202,7 @@ def test_what_was_postponed_runs_without_a_card_too(monkeypatch):
         next=lambda units, *rest: left.pop() if units and left else None,
         wait_until_alone=lambda beat: None,
         postponed=lambda: ["test_a.py::test_killed"],
+        begun_here=lambda units: [],
         finish=finished.append,
     )
     item = SimpleNamespace(nodeid="test_a.py::test_killed")
@@ -293,6 +295,37 @@ def test_elsewhere_a_missing_ops_module_is_a_mistake(tmp_path, package):
     with pytest.raises(ModuleNotFoundError) as missing:
         importlib.import_module("unbuilt_ops.asking")
     assert why_not_run(missing.value) is NotRun.IMPORT
+
+
+class Odd(RuntimeError):
+    """As `pynvml` compares its errors; and methods that raise."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other):
+        return self.value == other.value
+
+    def __bool__(self):
+        raise ValueError
+
+
+class Wordless(RuntimeError):
+    def __str__(self):
+        raise ValueError
+
+
+@pytest.mark.parametrize("kind", [Odd, Wordless])
+def test_what_a_packages_exception_does_when_it_is_asked_is_no_matter(kind, tmp_path):
+    """pytest would end with an internal error, and the run would be red."""
+    (tmp_path / "own.py").write_text("def fail(kind):\n    try:\n        raise KeyError(1)\n    except KeyError:\n        raise kind('odd')\n")
+    with pytest.raises(kind) as caught:
+        runpy.run_path(str(tmp_path / "own.py"))["fail"](kind)
+    above = RuntimeError("above")
+    above.__cause__ = caught.value
+
+    assert (why_not_run(caught.value), why_not_run(above)) == (NotRun.RAISED, NotRun.RAISED)
+    assert describe(caught.value).startswith(kind.__name__)
+    assert is_packages(caught.value, tmp_path, asked_data=False)
 
 
 @pytest.mark.parametrize(("hip", "why"), [(None, NotRun.NEEDS_CARD), ("7.2", NotRun.RAISED)])

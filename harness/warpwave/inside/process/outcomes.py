@@ -18,12 +18,12 @@ import sys
 import traceback
 import unittest
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from warpwave.inside.process.judged import is_certain, is_own, judged, may_be_the_machines, refuses, substituted_module
 from warpwave.inside.process.lacking import Package, is_near, missing_modules, missing_plugin, missing_program, pointer, unbuilt
@@ -32,6 +32,26 @@ from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
 
 _TOOLS_ERROR = re.compile(r"\b(?:error|fatal)\s*: (.+)")
 _NOT_BELIEVED = "Something in the package changes how it is run or reported. Read its source; SECURITY.md says what can be relied on."
+
+
+_Answer = TypeVar("_Answer")
+_Asked = ParamSpec("_Asked")
+
+
+def _or(otherwise: Callable[[BaseException], _Answer]) -> Callable[[Callable[_Asked, _Answer]], Callable[_Asked, _Answer]]:
+    """Give another answer about an exception if asking it raises: its methods (`__str__`, `__eq__`) may be a package's code."""
+
+    def guarded(function: Callable[_Asked, _Answer]) -> Callable[_Asked, _Answer]:
+        @functools.wraps(function)
+        def ask(*args: _Asked.args, **kwargs: _Asked.kwargs) -> _Answer:
+            try:
+                return function(*args, **kwargs)
+            except Exception:
+                return otherwise(args[0])  # type: ignore[arg-type]
+
+        return ask
+
+    return guarded
 
 
 class DecidedByData(RuntimeError):  # noqa: N818 - not an error of the package
@@ -82,6 +102,7 @@ def few(cases: Sequence[str], most: int = 3) -> str:
     return ", ".join(cases[:most]) + (f" and {len(cases) - most} more" if len(cases) > most else "")
 
 
+@_or(lambda error: type(error).__name__)
 def describe(error: BaseException) -> str:
     """Return an exception in one line: the first, or the last if the first only gives a position, as Triton's compiler does: `at 2:37:`.
 
@@ -373,6 +394,7 @@ def unchecked(error: BaseException | None, printed: str | None = None) -> tuple[
     return (why, words) if why in UNCHECKED else None
 
 
+@_or(lambda error: (NotRun.RAISED, ""))
 def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun, str]:
     """Return the reason, and a sentence about it where the error's own words do not say it. `printed` as in `with_child`."""
     pytest = sys.modules.get("pytest")
@@ -448,14 +470,16 @@ def _import_of_submodule(error: BaseException) -> Exception | None:
 _WANTS = re.compile(r"install|requir|needs?\b|not (?:be )?(?:available|found)", re.IGNORECASE)
 
 
+@_or(lambda error: False)
 def is_packages(error: BaseException, root: Path, asked_data: bool) -> bool:
     """Return whether lines of the package raise this whatever a card, a clock, data or the machine say.
 
     What the package hides (`raise … from None`) counts as well.
     """
-    several = [error]
-    while several[-1].__context__ is not None and several[-1].__context__ not in several:
-        several.append(several[-1].__context__)
+    several, seen = [error], {id(error)}
+    while (context := several[-1].__context__) is not None and id(context) not in seen:
+        several.append(context)
+        seen.add(id(context))
     for each in several:
         last = traceback.extract_tb(each.__traceback__)[-1:]
         is_triton_binding = is_certain(each) and str(each).startswith("dynamic_func()") and frames_in(each, root)  # arguments of a kernel
@@ -517,7 +541,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        error = error.__context__ if error.__cause__ is None and not error.__suppress_context__ else error.__cause__
 
 
 def _is_gap(error: BaseException) -> bool:

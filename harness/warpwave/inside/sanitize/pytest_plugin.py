@@ -63,10 +63,10 @@ class Sanitized:
             raise
         if found := self._found(item):
             swallowed = getattr(item, "_excinfo", None)  # by unittest; pytest would report it in place of what is raised here
-            error = swallowed[0].value if swallowed else None
+            cause = swallowed[0].value if swallowed else None
             if swallowed:
                 swallowed.clear()
-            raise failure(found) from error
+            raise failure(found) from cause
         return result
 
     def _found(self, item: pytest.Item) -> str:
