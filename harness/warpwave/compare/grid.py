@@ -143,7 +143,7 @@ def cause(reason: str) -> str:
     named = next((words for pattern, words in _CAUSES if pattern.search(reason)), "")
     if named and not reason.removeprefix("it ").startswith(("runs on ", "raises ")):
         return named
-    raised = _RAISED.search(reason)
+    raised = _RAISED.search(reason) or re.search(r"\braises (\w+) on ", reason)
     return raised[1] if raised and raised[1] != "CompilationError" else named or "compile error"
 
 

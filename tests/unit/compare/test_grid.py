@@ -166,10 +166,13 @@ def test_a_function_that_a_bench_of_another_folder_launched_on_some_cards_has_on
 
 def test_one_line_of_host_code_is_one_gap():
     """However many kernels it keeps from being launched."""
-    raised = [compiled("syn942", function=HOST_CODE, origin="bench/N=1", verdict=Verdict.FAILED, reason=RAISED)]
+    reason = "it runs on sy_90 and raises NVMLError_LibraryNotFound on syn942: not found"
+    raised = [compiled("syn942", function=HOST_CODE, origin="bench/N=1", verdict=Verdict.FAILED, reason=reason)]
     code = [compiled("sy_90", function=name, origin="bench/N=1") for name in ("first", "second")]
 
-    assert said(without_card(*code, *raised)).startswith("Not portable: host code of `first` raises on N300: KeyError on syn950: 'x'.")
+    assert said(without_card(*code, *raised)).startswith("Not portable: host code of `first` raises on N300: NVMLError_LibraryNotFound on")
+    assert "and 1 more" not in said(without_card(*code, *raised))
+    assert compare([without_card(*code, *raised)]).grid.rows[0].cells[1].cause == "NVMLError_LibraryNotFound"
 
 
 def test_spills_are_shown_in_bytes_and_stop_nothing():

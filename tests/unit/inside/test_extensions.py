@@ -23,7 +23,7 @@ from warpwave.inside.multi_gpu import pytest_plugin
 from warpwave.inside.process import lacking
 from warpwave.inside.process.lacking import Package
 from warpwave.inside.process.needs import sources
-from warpwave.inside.process.outcomes import NotBuilt, describe, hint_of, is_packages, reason_of, why_not_run
+from warpwave.inside.process.outcomes import NotBuilt, Pretended, describe, hint_of, is_packages, reason_of, why_not_run
 from warpwave.records import NotRun, Stage
 
 SETUP = """
@@ -315,9 +315,13 @@ class Wordless(RuntimeError):
 
 
 @pytest.mark.parametrize("kind", [Odd, Wordless])
-def test_what_a_packages_exception_does_when_it_is_asked_is_no_matter(kind, tmp_path):
+def test_what_a_packages_exception_does_when_it_is_asked_is_no_matter(kind, tmp_path, monkeypatch):
     """pytest would end with an internal error, and the run would be red."""
-    (tmp_path / "own.py").write_text("def fail(kind):\n    try:\n        raise KeyError(1)\n    except KeyError:\n        raise kind('odd')\n")
+    monkeypatch.setattr(Pretended, "asked", set())
+    monkeypatch.setattr(Pretended, "refused", False)
+    (tmp_path / "own.py").write_text(
+        "def fail(kind):\n    try:\n        raise KeyError(1)\n    except KeyError:\n        raise kind('odd')\n"
+    )
     with pytest.raises(kind) as caught:
         runpy.run_path(str(tmp_path / "own.py"))["fail"](kind)
     above = RuntimeError("above")
