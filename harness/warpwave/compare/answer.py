@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +16,7 @@ from warpwave.compare.speeds import lower_is_better
 from warpwave.compare.tests import mistyped
 from warpwave.compare.unchecked import checked_of
 from warpwave.compare.verdict import sentence, together
-from warpwave.records import BY_TORCH, HOST_CODE, RAISES, RUNS_ON, CompiledKernel, NotRun, Verdict, grouped, plural
+from warpwave.records import BY_TORCH, HOST_CODE, RAISES, RUNS_ON, UNCHECKED, CompiledKernel, NotRun, Verdict, grouped, plural
 from warpwave.records.selection import is_load
 from warpwave.records.words import is_memory, is_rate
 from warpwave.stats import median
@@ -355,7 +355,7 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
     others = "other tests" if any(Verdict.KNOWN.value in target.tests for target in comparison.targets) else "tests that ran"
     clauses = [] if comparison.has_card else list(filter(None, [portable(comparison.grid)]))
-    clauses += [*filter(None, [checked_of(comparison.targets)]), *_raised(comparison)]
+    clauses += [*filter(None, [checked_of(comparison.targets)]), *_raised(comparison), *_on_some_cards(comparison)]
     clauses += [f"all {others} pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
     rows = (cell.compiled for cell in comparison.compiled_cells)
     advised = {(row.kernel, row.function) for row in rows if row.advice.keys() - row.waived}
@@ -437,6 +437,20 @@ def _raised(comparison: Comparison) -> list[str]:
     counts = ((len(found) - by_torch, "code of the package"), (by_torch, "torch, maybe for what is pretended"))
     said = ", ".join(f"{count} raised by {who}" for count, who in counts if count)
     return [f"{plural(len(found), 'case')} did not run to the end without a card ({said})"] if found else []
+
+
+def _on_some_cards(comparison: Comparison) -> list[str]:
+    """Say how many cases compiled for some cards, and could not be checked for others: a module that only one vendor's machine has."""
+    compiled, unchecked = defaultdict[str, set[str]](set), defaultdict[str, dict[str, NotRun]](dict)
+    for made in (cell.compiled for cell in comparison.compiled_cells):
+        if made.function != HOST_CODE:
+            for name in (made.origin, made.origin.partition("::")[0]):  # a file that does not import is a case of its own
+                compiled[name].add(made.architecture)
+        elif made.not_run in UNCHECKED:
+            unchecked[made.origin][made.architecture] = made.not_run
+    reasons = Counter(next(iter(by_card.values())) for name, by_card in unchecked.items() if compiled.get(name, set()) - by_card.keys())
+    said = ", ".join(f"{count} {reason.words}" for reason, count in reasons.items())
+    return [f"{plural(reasons.total(), 'case')} could not be compiled for all cards ({said})"] if reasons else []
 
 
 def _unloaded(comparison: Comparison) -> dict[str, int]:

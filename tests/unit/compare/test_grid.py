@@ -144,6 +144,17 @@ def test_a_test_counts_for_what_it_launched():
     }
 
 
+def test_what_could_not_be_compiled_for_one_card_is_counted():
+    """A module that only one vendor's machine has: the kernel was compiled for the other. What no card compiled is counted as a test."""
+    lacking = compiled("syn942", function=HOST_CODE, origin="softmax/test_softmax.py", verdict=Verdict.NOT_RUN, not_run=NotRun.REQUIREMENT)
+    everywhere_lacking = [dataclasses.replace(lacking, architecture=name) for name in ("sy_90", "syn942")]
+    clause = "1 case could not be compiled for all cards (1 with a missing requirement)"
+    some = compiled("sy_90", origin=TESTS[0].id)
+
+    assert clause in said(without_card(some, lacking))
+    assert "could not be compiled" not in said(without_card(some, *everywhere_lacking))
+
+
 def test_a_function_that_was_not_compiled_has_its_own_row():
     """Its test counts for no other function of the folder."""
     ran = case("softmax/test_softmax.py::test_other", properties={LAUNCHED_PROPERTY: "uncompiled"})

@@ -297,7 +297,7 @@ def test_elsewhere_a_missing_ops_module_is_a_mistake(tmp_path, package):
     assert why_not_run(missing.value) is NotRun.IMPORT
 
 
-class Odd(RuntimeError):
+class OddError(RuntimeError):
     """As `pynvml` compares its errors; and methods that raise."""
 
     __hash__ = None  # type: ignore[assignment]
@@ -309,12 +309,12 @@ class Odd(RuntimeError):
         raise ValueError
 
 
-class Wordless(RuntimeError):
+class WordlessError(RuntimeError):
     def __str__(self):
         raise ValueError
 
 
-@pytest.mark.parametrize("kind", [Odd, Wordless])
+@pytest.mark.parametrize("kind", [OddError, WordlessError])
 def test_what_a_packages_exception_does_when_it_is_asked_is_no_matter(kind, tmp_path, monkeypatch):
     """pytest would end with an internal error, and the run would be red."""
     monkeypatch.setattr(Pretended, "asked", set())

@@ -162,7 +162,7 @@ def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:
 
 
 def follow_in_compiler(device: torch.device, undo: contextlib.ExitStack) -> None:
-    """Let torch's compiler ask the pretended device, if it was imported before: it keeps copies of what torch's module of the device has."""
+    """Let torch's compiler ask the pretended device, if it was imported before: it copies functions of torch's module of the device."""
     compiler: Any = sys.modules.get("torch._dynamo.device_interface")
     with contextlib.suppress(NotImplementedError):  # of a type that it does not know
         interface = compiler.get_interface_for_device(device.type) if compiler else None

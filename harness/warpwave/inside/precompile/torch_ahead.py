@@ -29,7 +29,6 @@ class Reached(BaseException):
 
 def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> None:
     """Until `undo` is closed, torch's compiler finds the card of the facts stage, generates and compiles for it, and launches nothing."""
-    import torch
     import triton
 
     from warpwave.inside.fake_gpu.answers import patches

@@ -99,8 +99,8 @@ def _gates(comparison: Comparison) -> list[Line]:
         return [say("gates: none was asked for")]
     rest: list[str | Bit] = ["; ", Bit(plural(known, "known failure"), Verdict.KNOWN)] if known else []
     if broken:
-        return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary')} break one", Verdict.FAILED), f" of {names}", *rest)]
-    return [say(f"gates: {f'{total - known} of ' if known else ''}{plural(total, 'binary')} meet {names}", *rest)]
+        return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary', 'breaks', 'break')} one", Verdict.FAILED), f" of {names}", *rest)]
+    return [say(f"gates: {f'{total - known} of ' if known else ''}{plural(total, 'binary', 'meets', 'meet')} {names}", *rest)]
 
 
 def _closed(gates: Gates) -> list[str]:
