@@ -69,7 +69,7 @@ def encode(kind: str, value: Any) -> bytes:
     if kind.startswith("*"):
         return struct.pack("<Q", address(value))
     if kind == "bf16":
-        return struct.pack("<H", torch.tensor(float(value), dtype=torch.bfloat16).view(torch.uint16).item())
+        return struct.pack("<H", torch.tensor(float(value), dtype=torch.bfloat16, device="cpu").view(torch.uint16).item())
     if kind in _FLOATS:
         try:
             return struct.pack(f"<{_FLOATS[kind]}", float(value))

@@ -166,7 +166,7 @@ def unequal(a: torch.Tensor, b: torch.Tensor, rounds: bool) -> torch.Tensor:
     a, b = a.double(), b.double()
     same = (a == b) & (a.signbit() == b.signbit()) | (a.isnan() & b.isnan())
     if rounds:
-        known = torch.cat([a[a.isfinite()].abs(), torch.zeros(1, dtype=a.dtype)])
+        known = torch.cat([a[a.isfinite()].abs(), torch.zeros(1, dtype=a.dtype, device="cpu")])
         allowed = _RELATIVE * torch.maximum(a.abs(), b.abs()) + of_largest * known.max()
         same |= a.isfinite() & b.isfinite() & ((a - b).abs() <= allowed)
     return (~same).nonzero().flatten()

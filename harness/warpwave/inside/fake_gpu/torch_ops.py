@@ -166,11 +166,11 @@ _TENSOR_TYPES = ("Tensor", "Optional[Tensor]")
 def _as_tensor(number: Any, beside: list[torch.Tensor]) -> torch.Tensor:
     """Return a number as a tensor that promotes the type of those beside it no further than the number does."""
     if not beside:
-        return torch.tensor(number)
+        return torch.tensor(number, device="cpu")
     main = next((tensor for tensor in beside if tensor.dim()), beside[0])
     promoted = torch.result_type(main, number)
     is_exact = main.dim() and promoted == main.dtype and isinstance(number, float)  # a number is not rounded to half
-    return torch.tensor(number, dtype=torch.float64 if is_exact else promoted)
+    return torch.tensor(number, dtype=torch.float64 if is_exact else promoted, device="cpu")
 
 
 def _of_card(value: Any) -> Any:

@@ -197,7 +197,7 @@ class Shadows:
             elif name == "__setitem__":
                 marks[rest[0]] = True if values is None else values
             else:
-                marks.copy_(torch.tensor(True) if values is None else values)
+                marks.copy_(torch.tensor(True, device="cpu") if values is None else values)
         except (IndexError, RuntimeError, TypeError):
             self.forget(tensor)
 

@@ -123,9 +123,9 @@ class TorchReads:
         for place, each in enumerate(found):
             variants = [one[place] for one in tries]
             if each.shape != variants[0].shape or any(one.shape != each.shape for one in variants):
-                sure = torch.zeros(each.shape, dtype=torch.bool)
+                sure = torch.zeros(each.shape, dtype=torch.bool, device="cpu")
             elif name.strip("_") in _COMPARISONS:
-                sure = torch.ones(each.shape, dtype=torch.bool)
+                sure = torch.ones(each.shape, dtype=torch.bool, device="cpu")
                 for part in parts:
                     sure &= part.written
             else:
@@ -166,11 +166,11 @@ def _filled(value: Any, parts: list[_Part], turn: int) -> Any:
 
 def _filling(dtype: torch.dtype, turn: int) -> torch.Tensor:
     if dtype.is_floating_point or dtype.is_complex:
-        return torch.tensor((float("nan"), 0.75, -0.75, 0.0)[turn]).to(dtype)
+        return torch.tensor((float("nan"), 0.75, -0.75, 0.0)[turn], device="cpu").to(dtype)
     if dtype is torch.bool:
-        return torch.tensor(turn % 2 == 0)
+        return torch.tensor(turn % 2 == 0, device="cpu")
     limits = torch.iinfo(dtype)
-    return torch.tensor((limits.min, limits.max, 1, 0)[turn], dtype=dtype)
+    return torch.tensor((limits.min, limits.max, 1, 0)[turn], dtype=dtype, device="cpu")
 
 
 def _finding(part: _Part, name: str) -> Finding:

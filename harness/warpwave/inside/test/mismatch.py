@@ -194,7 +194,7 @@ def _numbers(compared: _Compared) -> str:
             rtol, atol = compared.tolerances
             wrong = int((~torch.isclose(first, second, rtol=rtol, atol=atol, equal_nan=compared.nans_are_equal)).sum())
             text = f"{wrong} of {apart.numel()} elements differ; {text}" if wrong and first.ndim else text
-        text += f" at {[int(each) for each in torch.unravel_index(torch.tensor(at), apart.shape)]}" if first.ndim else ""
+        text += f" at {[int(each) for each in torch.unravel_index(torch.tensor(at, device='cpu'), apart.shape)]}" if first.ndim else ""
         one, other = _distinct(*(float(each.flatten()[at]) for each in (first, second)))
     if compared.names == _KNOWN:
         return f"{text}: expected {other}, got {one}"

@@ -321,6 +321,14 @@ def test_wrong(read): eval(read, globals(), {"x": made()})
 @pytest.mark.parametrize("use", RIGHT_ONES)
 def test_right(use): eval(use, globals(), {"x": made()})
 
+@pytest.mark.parametrize("read", ["not torch.isinf(x).any()", "x.sum()"])
+def test_wrong_on_the_default_device(read):
+    torch.set_default_device("cuda")
+    try:
+        assert eval(read, {"torch": torch, "x": made()})
+    finally:
+        torch.set_default_device(None)
+
 class Wrong(unittest.TestCase):
     def test_wrong_in_unittest(self):
         torch.testing.assert_close(made(), torch.ones(17, device="cuda"))
@@ -406,7 +414,7 @@ def test_what_torch_reads(run_inside, tmp_path):
     alarms = {name: event["message"] for name, event in outcomes.items() if name.startswith("right") and event["outcome"] != "passed"}
 
     assert (silent, alarms) == ([], {})
-    assert len(outcomes) == len(WRONG_TORCH_READS) + len(RIGHT_TORCH_READS) + 10
+    assert len(outcomes) == len(WRONG_TORCH_READS) + len(RIGHT_TORCH_READS) + 12
     expected = "uninitialised-read in torch.sum at test_a.py:35: reads partial[16], of shape [17], which nobody wrote: "
     assert expected in outcomes["wrong_made[empty]"]["message"]
 
