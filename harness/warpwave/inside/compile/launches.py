@@ -204,8 +204,10 @@ def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure 
         why, words = reason_of(ended)
         reason = words or describe(ended)
         broken = why is NotRun.IMPORT
-        last = traceback.extract_tb(ended.__traceback__)[-1:]
-        if isinstance(ended, RuntimeError) and any("/torch/" in frame.filename or "/warpwave/inside/" in frame.filename for frame in last):
+        last = "".join(frame.filename for frame in traceback.extract_tb(ended.__traceback__)[-1:])
+        # What stands in for torch may raise anything; what it raises on a card, too, is marked so.
+        stands_in = "/warpwave/inside/" in last and not getattr(ended, "_of_a_card", False)
+        if stands_in or (isinstance(ended, RuntimeError) and ("/torch/" in last or "/warpwave/inside/" in last)):
             reason += BY_TORCH
         elif why is NotRun.RAISED and recorder.root and (place := place_in(ended, recorder.root)):
             reason += f" ({place})"

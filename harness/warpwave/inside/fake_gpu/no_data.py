@@ -197,6 +197,8 @@ class WithoutData(Redirect):
             return super().call(func, args, kwargs)
         is_of_card = self.takes_both(func, args, sources)
         name = getattr(func, "__name__", "")
+        if name in ("__getitem__", "__setitem__"):  # torch takes an array whose elements are arrays for several indices
+            args = tree_map_only(NoNumbers, functools.partial(from_numpy, torch.from_numpy), args)
         if writes := _writes(name):
             written = list(marks.tensors_in(args[:1] or kwargs))
             if not any(map(marks.is_meta, written)):

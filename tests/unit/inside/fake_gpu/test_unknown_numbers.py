@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 
 from warpwave.inside.fake_gpu.assertions import code_of
 from warpwave.inside.fake_gpu.host_side import known
-from warpwave.inside.fake_gpu.no_data import WithoutData
+from warpwave.inside.fake_gpu.no_data import WithoutData, no_numbers
 from warpwave.inside.fake_gpu.unknown import Judged, UnknownTruth
 from warpwave.inside.process.outcomes import DecidedByData
 
@@ -43,6 +43,16 @@ def test_whole_numbers_that_are_known_become_unknown(calculate):
         assert known(result) is None
         with pytest.raises(DecidedByData):
             bool(result[0] > 0)
+
+
+@pytest.mark.parametrize("n", [1, 4, 24, 40])
+def test_an_array_of_unknown_numbers_is_one_index(n):
+    """torch takes a short one whose elements are arrays for several indices."""
+    x, rows = torch.randn(64, 2, 3, device="cuda"), no_numbers(torch.zeros(64, dtype=torch.int32))[:n]
+    x[rows] = 0.0
+
+    assert x[rows].shape == (n, 2, 3)
+    assert x[rows, 1].shape == (n, 3)
 
 
 def test_known_numbers_meet_those_that_vmap_has_wrapped():
