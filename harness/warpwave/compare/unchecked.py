@@ -43,6 +43,10 @@ def causes(run: TargetRun) -> tuple[Cause, ...]:
         found[why, "" if why is NotRun.REQUIREMENT and _MODULE.search(text) else _EXCEPTION.sub("", text)][subject] = None
     # The stage has read what the package declares, and knows the options that install it.
     advice = next((note for report in run.stages for note in report.notes if note.startswith("Missing here: ")), "")
+    installed = run.record.environment.notes if run.record.environment else ()
+    names = {name.partition(".")[0].replace("_", "-") for name in modules}
+    # What was asked for and is not there: to ask for it again would not bring it.
+    advice = ". ".join([*(note for note in installed if note.partition(" was removed: ")[0] in names), advice]).removesuffix(". ")
     made = [_cause(why, text, list(subjects), list(modules), advice) for (why, text), subjects in found.items()]
     return tuple(sorted(made, key=lambda cause: -cause.count)[:_MOST])
 

@@ -272,7 +272,7 @@ def _failure(target: TargetSummary) -> str:
     if target.complete and not {*target.tests, *target.points, *target.compiled, *target.host_code} <= harmless:
         return phrase(target)
     parts = [_count_sentence(target.tests, "test", not_run=target.tests_not_run)] if failures(target.tests) else []
-    parts += [_count_sentence(target.compiled, "binary", bad="could not compile")] if failures(target.compiled) else []
+    parts += [_count_sentence(target.compiled, "binary", bad="could not compile or launch")] if failures(target.compiled) else []
     parts += [_host_code(target.host_code)] if failures(target.host_code) else []
     return f"{target.target} {_listed(parts) if parts else _ended(target)}"
 
@@ -326,7 +326,7 @@ def phrase(target: TargetSummary) -> str:
     # A kernel that breaks a gate did compile.
     ungated = Counter({Verdict.PASSED.value: target.only_gates, Verdict.FAILED.value: -target.only_gates})
     ungated.update(target.compiled)
-    compiled = _count_sentence(ungated, "binary", "compiled", "could not compile", target.compiled_not_run)
+    compiled = _count_sentence(ungated, "binary", "compiled", "could not compile or launch", target.compiled_not_run)
     hosted = _host_code(target.host_code, target.host_code_not_run)
     gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""
     if target.verdict is Verdict.NOT_RUN and (measured or compiled or hosted):

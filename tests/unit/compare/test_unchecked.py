@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from synthetic import case, compiled, pair, run
+from synthetic import case, compiled, pair, record, run
 
 from warpwave.compare import compare, outcome
 from warpwave.compare.answer import headline
@@ -85,6 +87,16 @@ def test_what_the_package_declares_is_the_advice():
     found = compare([run(cases=LACKING, stages=(StageReport(Stage.TEST, Verdict.PASSED, notes=("other", note)),))]).targets[0].unchecked
 
     assert found[0].hint == note
+
+
+def test_what_was_installed_and_removed_is_said_first():
+    """To ask for it again would not bring it."""
+    removed = "y-z was removed: it is built for another torch than 2.13.0 (undefined symbol)"
+    told = record()
+    own = replace(told, environment=replace(told.environment, notes=("torch was removed: no", removed)))
+    (found, *_) = compare([run(record=own, cases=LACKING)]).targets[0].unchecked
+
+    assert found.hint == removed
 
 
 def test_a_failure_is_red_beside_it():

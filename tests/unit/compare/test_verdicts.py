@@ -454,11 +454,11 @@ DONE = {
         target(tests={"passed": 3}, narrowed=("-k x", "--quick", "-m y"), suspected=1),
         "alpha passed 3 tests of those that -k x and --quick chose (1 of them suspected)",
     ),
-    "a kernel that failed": (target(compiled={"passed": 1, "failed": 1}), "alpha could not compile 1 of 2 binaries"),
+    "a kernel that failed": (target(compiled={"passed": 1, "failed": 1}), "alpha could not compile or launch 1 of 2 binaries"),
     "a gate": (target(compiled={"passed": 1, "failed": 1}, only_gates=1), "alpha compiled 2 binaries and broke a gate with 1 of them"),
     "a gate, and a kernel that failed": (
         target(compiled={"passed": 1, "failed": 2}, only_gates=1),
-        "alpha could not compile 1 of 3 binaries and broke a gate with 1 of them",
+        "alpha could not compile or launch 1 of 3 binaries and broke a gate with 1 of them",
     ),
     "a case that raised": (
         target(compiled={"passed": 4}, host_code={"not-run": 2}, host_code_not_run={"raised": 2}),
@@ -529,7 +529,7 @@ OUTCOMES = {
     ),
     "a failed test of a target that crashed": (
         [target("a", Verdict.CRASHED, False, tests={"failed": 1, "passed": 1}, compiled={"failed": 1})],
-        Outcome(ExitCode.FAILED, "a failed 1 of 2 tests and could not compile 1 of 1 binary"),
+        Outcome(ExitCode.FAILED, "a failed 1 of 2 tests and could not compile or launch 1 of 1 binary"),
     ),
     "a stage as a whole": ([target("a", Verdict.ERROR, reason="it\n broke.")], Outcome(ExitCode.FAILED, "a ended in an error (it broke)")),
     "a stage without a reason": ([target("a", Verdict.ERROR)], Outcome(ExitCode.FAILED, "a ended in an error")),
