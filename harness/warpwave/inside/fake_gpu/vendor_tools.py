@@ -28,6 +28,7 @@ from warpwave.inside.fake_gpu import smi
 from warpwave.inside.fake_gpu.allocated import ALLOCATED
 from warpwave.inside.fake_gpu.torch_device import PCI_BUS, UUID, apply, missing
 from warpwave.inside.process.lacking import is_near
+from warpwave.inside.process.outcomes import Pretended
 from warpwave.records import Architecture
 
 _DRIVER = "580.65.06"
@@ -56,6 +57,8 @@ def pretend_tools(card: Architecture, properties: Any, capability: object, undo:
             functions = {name: function for name, (_, _, function) in nvml.items()}
             _StandIn("pynvml", "nvml", NVMLError, {**constants, **functions}, undo)
     elif "hip" in card.torch_version:
+        undo.callback(setattr, Pretended, "without_nvml", Pretended.without_nvml)
+        Pretended.without_nvml = True
         _put_program("rocm-smi", _rocm_smi(name, total, card.name), undo)
         answers = _amdsmi(name, total, card.name, runtime, card.properties.get("mem_bus_width", 0))
         # Also in place of one that is installed, which needs the driver even to be imported.

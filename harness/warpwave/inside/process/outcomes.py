@@ -293,6 +293,7 @@ class Pretended:
     refused = False  # an answer was refused, which the package may have caught; reset before each benchmark
     ran_compiled = False  # a function ran that `torch.compile` left as it is; reset before each test
     compiled = False  # `torch.compile` left a function as it is, maybe one of a module that several tests share
+    without_nvml = False  # the machine of the card has another vendor's library
 
 
 def compares_pretended(error: BaseException) -> bool:
@@ -360,8 +361,8 @@ _NO_CARD = re.compile(
 # What `ctypes` says of a library that is not there.
 _NO_LIBRARY = re.compile(r"^(lib[\w-]+\.so)[.\d]*: cannot open shared object file")
 _PORT_IS_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
-# What NVML's module says without NVIDIA's driver. A card of AMD is pretended with a machine of AMD, where it says the same.
-_OF_NVIDIA = re.compile(r"NVML Shared Library Not Found")
+# What NVML's module says on a machine without its library.
+_NO_NVML = re.compile(r"NVML Shared Library Not Found")
 # What torch says where a tensor without data is asked for it.
 _NO_DATA = re.compile(
     r"Cannot copy out of meta tensor|cannot be called on meta tensors|convert meta device type tensor|doesn't have storage"
@@ -419,10 +420,10 @@ def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun,
             return NotRun.NEEDS_BUILD, text
         if words := unbuilt(each, [frame.filename for frame in traceback.extract_tb(each.__traceback__)]):
             return NotRun.NEEDS_BUILD, words
-        if _OF_NVIDIA.search(text) and getattr(getattr(sys.modules.get("torch"), "version", None), "hip", None):
-            return NotRun.RAISED, ""
-        if isinstance(each, NeedsCard) or _compares_a_cards(each) or _OF_NVIDIA.search(text):
+        if isinstance(each, NeedsCard) or _compares_a_cards(each):
             return NotRun.NEEDS_CARD, ""
+        if _NO_NVML.search(text):
+            return NotRun.RAISED if Pretended.without_nvml else NotRun.NEEDS_CARD, ""
         if isinstance(each, BrokenProcessPool) or _is_python_without_card(_failed_child(each), printed):
             return NotRun.NEEDS_CARD, ""  # other processes do not see the pretended card
         if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):

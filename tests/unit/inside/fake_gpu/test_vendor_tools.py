@@ -92,6 +92,7 @@ def test_modules_answer_for_the_cards_vendor_alone(pretended, kind):
     card = pretended({"pynvml": "sm_90", "amdsmi": "gfx942"}[kind])
     other = {"pynvml": "amdsmi", "amdsmi": "pynvml"}[kind]
     module = importlib.import_module(kind)
+    assert why_not_run(OSError("NVML Shared Library Not Found")) is (NotRun.NEEDS_CARD if kind == "pynvml" else NotRun.RAISED)
     if kind == "pynvml":
         module.nvmlInit()
         handle = module.nvmlDeviceGetHandleByIndex(0)
