@@ -495,9 +495,9 @@ def _of_an_import(error: BaseException) -> tuple[NotRun, str]:
     """Return the reason of a failed import; the words name each module that is missing."""
     if Package.root and (name := substituted_module(error, Package.root)) and missing_modules(ModuleNotFoundError(name, name=name)):
         return NotRun.REQUIREMENT, f"{describe(error)}; No module named '{name}'"
-    raised_for_it = isinstance(error, (ImportError, RuntimeError, NotImplementedError))
-    failed = next((each for each in _chain(error) if isinstance(each, ModuleNotFoundError)), None) if raised_for_it else None
-    if failed is not None and (missing := missing_modules(failed)):
+    failed = next((each for each in _chain(error) if isinstance(each, ModuleNotFoundError)), None)
+    raised_for_it = isinstance(error, (ImportError, RuntimeError, NotImplementedError)) or str(failed) in str(error)
+    if failed is not None and raised_for_it and (missing := missing_modules(failed)):
         return NotRun.REQUIREMENT, "; ".join([f"{type(failed).__name__}: {failed}", *(f"No module named '{name}'" for name in missing[1:])])
     if type(error) is ImportError and error.name is None and _WANTS.search(str(error)) and refuses(error):
         return NotRun.REQUIREMENT, ""

@@ -510,6 +510,13 @@ def _finds_after_memory():
     raise failure("out-of-bounds in f at a.py:3")
 
 
+def _after_an_import(words):
+    try:
+        import no_such_module  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"the pattern is wrong{f': {error}' if words else ''}") from error
+
+
 def _no_other_way():
     try:
         __import__("no_such_module")
@@ -611,6 +618,8 @@ CASES = {
     "no file of its own": (lambda: Path("nobodys-file").read_text(), NotRun.RAISED),
     "no import": (lambda: __import__("no_such_module"), NotRun.REQUIREMENT),
     "no import, and no other way": (_no_other_way, NotRun.REQUIREMENT),
+    "no import, by an error's words": (lambda: _after_an_import(words=True), NotRun.REQUIREMENT),
+    "an error beside an import": (lambda: _after_an_import(words=False), NotRun.RAISED),
     "a misspelt import": (lambda: __import__("trition"), NotRun.IMPORT),
     "no part of a package": (lambda: __import__("torch.no_such_part"), NotRun.IMPORT),
     "no operator": (lambda: torch.ops.nobodys_library.gather, NotRun.NEEDS_BUILD),
