@@ -202,7 +202,7 @@ def test_what_was_postponed_runs_without_a_card_too(monkeypatch):
         next=lambda units, *rest: left.pop() if units and left else None,
         wait_until_alone=lambda beat: None,
         postponed=lambda: ["test_a.py::test_killed"],
-        begun_here=lambda units: [],
+        kept_here=lambda: [],
         finish=finished.append,
     )
     item = SimpleNamespace(nodeid="test_a.py::test_killed")

@@ -89,6 +89,7 @@ class _State:
     gone: set[int] = field(default_factory=set)
     lost_during: dict[str, set[int]] = field(default_factory=dict)
     postponed: dict[str, None] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
     seats: set[int] = field(default_factory=set)
 
     def take(self, entry: dict[str, object]) -> None:
@@ -104,6 +105,8 @@ class _State:
                 self.lost_during.setdefault(str(entry["during"]), set()).add(card)
         elif entry["event"] == "postpone":
             self.postponed[str(entry["unit"])] = None
+        elif entry["event"] == "keep":
+            self.kept[str(entry["unit"])] = card
         elif entry["event"] == "seat":
             self.seats.add(card)
 
@@ -167,12 +170,15 @@ class Ledger:
         with self._turn():
             return list(self._state.postponed)
 
-    def begun_here(self, units: Sequence[str]) -> list[str]:
-        """Return which of `units` a seat of this card has claimed, or one that has ended."""
+    def keep(self, case: str) -> None:
+        """Note that this seat's worker keeps a case of a unit that it finishes for its end."""
+        self._note("keep", unit=case)
+
+    def kept_here(self) -> list[str]:
+        """Return the cases that workers of this card kept, or of a seat that is given up."""
         with self._turn():
-            holders = self._state.holder
-            ours = {seat for seat in holders.values() if card_of(seat) == card_of(self.card) or seat in self._state.gone}
-            return [unit for unit in units if holders.get(unit) in ours]
+            kept, gone = self._state.kept, self._state.gone
+            return [case for case, seat in kept.items() if card_of(seat) == card_of(self.card) or seat in gone]
 
     def leave(self, during: str = "") -> None:
         """Give up this seat: others may take its unfinished units. `during` is the case in which its GPU was lost, if it was."""

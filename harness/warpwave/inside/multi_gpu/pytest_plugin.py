@@ -176,6 +176,10 @@ class Claims:
             file, items = following, others
         yield from self.postponed()
 
+    def keep(self, item: pytest.Item) -> None:
+        """Note that an item is to run at this worker's end, or at that of the one after it."""
+        self._ledger.keep(item.nodeid)
+
     def postponed(self) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
         """Yield what was postponed, when no other worker is on this card, or on this machine's cores if tests use none.
 
@@ -186,8 +190,8 @@ class Claims:
         self._ledger.wait_until_alone(self._beat)
         if self._neighbours is not None:
             self._neighbours.all_gone()
-        begun, done = self._ledger.begun_here(self._order), done_by_all(self._journal.path)
-        kept = (item.nodeid for unit in begun for item in self._files[unit] if item.nodeid not in done)
+        done = done_by_all(self._journal.path)
+        kept = (case for case in self._ledger.kept_here() if case not in done)
         units = list(dict.fromkeys([*self._ledger.postponed(), *kept]))
         while (unit := self._ledger.next(units, {}, self._beat)) is not None:
             done = done_by_all(self._journal.path)

@@ -137,6 +137,7 @@ class Turns:
         self.ended_s = 0.0  # what the test that runs had, if it was ended
         self._ran: dict[int, bool] = {}  # by item: whether it was a try
         self._late: dict[int, pytest.Item] = {}
+        self._claims: Claims | None = None  # if several workers share the tests
         self._limit_s: float | None = None
         self._failed = self._watched = self._fired = False
         self._slow: dict[str, float] = {}  # by function: the work of a test that was ended
@@ -160,7 +161,7 @@ class Turns:
         return True
 
     def _in_turn(self, session: pytest.Session) -> Iterator[pytest.Item]:
-        claims = Claims(session, self.units) if LEDGER_VARIABLE in os.environ else None
+        claims = self._claims = Claims(session, self.units) if LEDGER_VARIABLE in os.environ else None
         yield from self._of_units(self._noticing(claims) if claims else self.units.items(), claims.workers() if claims else 1)
         self._limit_s = None
         yield from sorted((item for item in self._late.values() if id(item) not in self._ran), key=work_of)
@@ -180,7 +181,7 @@ class Turns:
                 continue
             for item in items:
                 if work_of(item) >= self._slow.get(function_of(item.nodeid), math.inf):
-                    self._late[id(item)] = item
+                    self._leave_for_later(item)
                 elif id(item) not in self._ran:
                     yield item
                 if is_try and self._ran.get(id(item), True):
@@ -195,6 +196,11 @@ class Turns:
                 self._note_slow(known[nodeid])
             yield name, items
 
+    def _leave_for_later(self, item: pytest.Item) -> None:
+        if self._claims and id(item) not in self._late:
+            self._claims.keep(item)
+        self._late[id(item)] = item
+
     def _note_slow(self, item: pytest.Item) -> None:
         self._slow[function_of(item.nodeid)] = min(work_of(item), self._slow.get(function_of(item.nodeid), math.inf))
 
@@ -204,7 +210,7 @@ class Turns:
         self.ended_s, self._failed = 0.0, False
         result = yield
         if self.ended_s:
-            self._late[id(item)] = item
+            self._leave_for_later(item)
             self._note_slow(item)
             self.journal.write("ready", id=item.nodeid, unfinished=round(self.ended_s, 3))
         else:
