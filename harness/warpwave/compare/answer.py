@@ -286,7 +286,8 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine], limit: str) -> l
     # By function: one that two tests launch has a row for each.
     gated = {(cell.target, cell.compiled.function): cell.compiled.broken for cell in comparison.compiled_cells if cell.compiled.only_gates}
     which = [f"`{function}`: {', '.join(gates)}" for (_, function), gates in gated.items()]
-    gate = f" a gate ({which[0]}{', …' if len(which) > 1 else ''})" if which else ""
+    on = "" if comparison.has_card else f" for {cards(lambda made: made.only_gates)}"
+    gate = f" a gate ({which[0]}{', …' if len(which) > 1 else ''}){on}" if which else ""
     failed = {target.target: count for target in targets if (count := failures(target.tests) - unloaded.get(target.target, 0))}
     unmeasured = {target.target: count for target in targets if (count := _unmeasured(target))}
     faults = (  # how many on each target, of what, and the verb for one and for many

@@ -194,6 +194,7 @@ def test_spills_are_shown_in_bytes_and_stop_nothing():
     shown = [(Fit.RUNS, ""), (Fit.ADVICE, "spills 412 B"), (Fit.BREAKS, "spills 412 B")]
 
     assert [(cell.fit, cell.cause) for cell in cells] == shown
+    assert "1 kernel breaks a gate (`_softmax_fwd`: spills) for sy_90" in said(without_card(*broken))
 
 
 def test_a_candidate_that_an_autotuner_leaves_out_is_no_fault():
