@@ -80,34 +80,34 @@ def _where(target: TargetSummary, named: Mapping[str, Hardware]) -> str:
 
 
 def _functions(rows: Iterable[CompiledKernel]) -> dict[Key, dict[str, list[CompiledKernel]]]:
-    """Return what was made of each function, by architecture. A test that ended before it launched anything there counts too."""
+    """Return what was made of each function, by architecture. A test that ended before it launched anything there counts too.
+
+    A function that a test launched on some cards, and a bench of another folder on the others, is one.
+    """
     found: dict[Key, dict[str, list[CompiledKernel]]] = {}
     hosted = []
-    launched: dict[str, dict[Key, None]] = defaultdict(dict)
     for row in rows:
         if row.function == HOST_CODE:
             hosted.append(row)
         elif not row.is_discarded:
             found.setdefault((row.kernel, row.function), {}).setdefault(row.architecture, []).append(row)
-            launched[row.origin][row.kernel, row.function] = None
-    for row in hosted:
-        if row.not_run in (NotRun.SKIPPED, NotRun.XFAILED, NotRun.EMPTY):
-            continue
-        for key in launched.get(row.origin, ()):
-            made = found[key].setdefault(row.architecture, [])
-            if not any(one.origin == row.origin for one in made):
-                made.append(row)
-    return _joined(found)
-
-
-def _joined(found: dict[Key, dict[str, list[CompiledKernel]]]) -> dict[Key, dict[str, list[CompiledKernel]]]:
-    """Return the functions with one row for each that a test launched on some cards, and a bench in another folder on the others."""
     first: dict[tuple[str, str], Key] = {}
     for key, made in list(found.items()):
         source = next((row.source for rows in made.values() for row in rows if row.source), "")
         before = first.setdefault((source, key[1]), key) if source else key
         if before != key and not made.keys() & found[before].keys():
             found[before].update(found.pop(key))
+    launched: dict[str, dict[Key, None]] = defaultdict(dict)
+    for key, made in found.items():
+        for row in (row for rows in made.values() for row in rows):
+            launched[row.origin][key] = None
+    for row in hosted:
+        if row.not_run in (NotRun.SKIPPED, NotRun.XFAILED, NotRun.EMPTY):
+            continue
+        for key in launched.get(row.origin, ()):
+            there = found[key].setdefault(row.architecture, [])
+            if not any(one.origin == row.origin for one in there):
+                there.append(row)
     return found
 
 

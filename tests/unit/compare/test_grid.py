@@ -168,7 +168,11 @@ def test_a_function_that_was_not_compiled_has_its_own_row():
 
 def test_a_function_that_a_bench_of_another_folder_launched_on_some_cards_has_one_row():
     """Host code of the bench raised on the others, where only a test launched the kernel."""
-    code = [compiled(name, kernel=kernel, source="softmax.py:7") for name, kernel in (("sy_90", "gemm"), ("syn942", "softmax"))]
+    code = [
+        compiled("sy_90", kernel="gemm", origin="gemm/N=1", source="softmax.py:7"),
+        compiled("syn942", origin=TESTS[0].id, source="softmax.py:7"),
+        compiled("syn942", kernel="gemm", function=HOST_CODE, origin="gemm/N=1", verdict=Verdict.FAILED, reason=RAISED),
+    ]
     ran = case(TESTS[0].id, properties={LAUNCHED_PROPERTY: "_softmax_fwd"})
     rows = compare([without_card(*code, tests=(ran,))]).grid.rows
 
