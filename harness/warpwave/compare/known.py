@@ -263,6 +263,14 @@ def _allowed(listed: Iterable[Key]) -> dict[Key, float]:
     return most
 
 
+def _is_excused(key: Key, listed: Collection[Key], allowed: Mapping[Key, float]) -> bool:
+    """Return whether a list has a key, and of a gate as much. `allowed` is `_allowed(listed)`."""
+    if key[0] != "gate":
+        return is_listed(key, listed)
+    gate, amount = _amount(key)
+    return amount <= allowed.get(gate, 0)
+
+
 def _amount(key: Key) -> tuple[Key, float]:
     """Return a gate's key without the amount, and the amount; infinite if it has none, or one that is no number."""
     gate, _, amount = key[1].partition(_AT_MOST)
@@ -309,8 +317,13 @@ def _failures(run: TargetRun) -> _Failures:
         found.there.add(("test", case.id))
         if case.verdict in (Verdict.PASSED, Verdict.XFAILED):
             found.passed.add(("test", case.id))
+    of_gates: list[Key] = []
     for row in run.compiled:
-        found.failing.update(dict.fromkeys(key for key in _row_keys(row) if key[0] != "gate"))
+        for key in _row_keys(row):
+            if key[0] == "gate":
+                of_gates.append(key)
+            else:
+                found.failing[key] = None
         where = (row.architecture, row.kernel, row.function)
         named: list[Key] = [("kernel", *where), ("gate", *where)]
         if row.function == HOST_CODE:
@@ -318,7 +331,7 @@ def _failures(run: TargetRun) -> _Failures:
         found.there.update(named)
         if row.verdict is Verdict.PASSED:
             found.passed.update(named)
-    found.gates = _allowed(key for row in run.compiled for key in _row_keys(row))
+    found.gates = _allowed(of_gates)
     for (_, gate, *which), amount in found.gates.items():
         reason = gate if amount == math.inf else f"{gate}{_AT_MOST}{amount:.0f}"
         found.failing[("gate", reason, *which)] = None
@@ -466,19 +479,13 @@ def _mark(run: TargetRun, listed: Collection[Key]) -> TargetRun:
 
 def _mark_row(row: CompiledKernel, listed: Collection[Key], allowed: Mapping[Key, float]) -> CompiledKernel:
     """Return the row, as known if all that fails it is listed, and without the advice that is listed."""
-    gates, others, excused = dict[str, Key](), list[Key](), set[str]()
-    for key in _row_keys(row):
-        if key[0] != "gate":
-            others.append(key)
-            continue
-        about, amount = _amount(key)
-        gates[about[1]] = key
-        if about in allowed and amount <= allowed[about]:
-            excused.add(about[1])
-    failing = [gate for gate in gates if gate in row.broken]
-    if row.verdict in LISTABLE and (failing or others) and excused.issuperset(failing) and all(key in listed for key in others):
+    keys = _row_keys(row)
+    gates = {key: _amount(key)[0][1] for key in keys if key[0] == "gate"}
+    failing = [key for key in keys if key not in gates or gates[key] in row.broken]
+    if row.verdict in LISTABLE and failing and all(_is_excused(key, listed, allowed) for key in failing):
         row = replace(row, verdict=Verdict.KNOWN, reason=_was(row.verdict, row.reason))
-    left = {gate: text for gate, text in row.advice.items() if gate not in excused}
+    known = {gate for key, gate in gates.items() if _is_excused(key, listed, allowed)}
+    left = {gate: text for gate, text in row.advice.items() if gate not in known}
     return row if left == row.advice else replace(row, advice=left)
 
 
@@ -551,8 +558,7 @@ def update(listed: Listed, runs: Sequence[TargetRun], today: str, *, prune: bool
         for run, found in failures:
             covered = {entry.key for entry in kept if entry.is_about(run)}
             allowed = _allowed(covered)
-            excused = {key for key in found.failing if key[0] == "gate" and found.gates[_amount(key)[0]] <= allowed.get(_amount(key)[0], 0)}
-            left = (key for key in found.failing if key not in excused and not is_listed(key, covered))
+            left = (key for key in found.failing if not _is_excused(key, covered, allowed))
             fresh.update(dict.fromkeys(Entry(key, plain_target(run.record.target, run.record.toolchain)) for key in left))
         new += fresh
     expired = [entry.line for entry, standing in standings.items() if standing is Standing.KNOWN and entry.until and entry.until < today]
