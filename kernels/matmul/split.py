@@ -75,9 +75,10 @@ def for_few_rows(
 
 
 def _options(tiles: Sequence[Tile], on: Card, m: int, k: int, itemsize: int) -> Iterator[tuple[Tile, int]]:
+    longest = max((tile.k for tile in tiles if k % tile.k == 0), default=0)
     for tile in tiles:
         fitting = replace(tile, m=max(tile.m, next_power_of_2(m)))
-        if k % tile.k == 0 and _buffers(fitting, itemsize) <= on.shared_bytes:
+        if tile.k == longest and _buffers(fitting, itemsize) <= on.shared_bytes:
             steps = k // tile.k
             yield from ((fitting, parts) for parts in range(1, max(1, steps // 2) + 1) if steps % parts == 0)
 
