@@ -373,8 +373,7 @@ _HELP = {
     "--budget": "Take this long for each target, 10m or 90s: compile, run what failed last time, what changed, one test of each function, "
     "the rest; and say what was left out.  [default: none, or 1m with --quick]",
     "--sanitize": "Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races; with a card, what "
-    "Triton's ConSan "
-    "checks.  [default: on without a card]",
+    "Triton's ConSan and FpSan find.  [default: on without a card]",
     "--gates": "Fail on the gates that the package's pyproject.toml sets, or also on those that only advise.",
     "--precision": "Measure a point until its median is this precise, with 95% confidence, or the benchmark's own time limit is reached.",
     "--save-compiled": "Keep what the compile stage compiles for these architectures, for --compiled of another run.",

@@ -19,6 +19,9 @@ _HINTS = {
     NotRun.NOT_PRETENDED: "This is a gap of warpwave, and no fault of the package: report it with that text. On a card, these run.",
     NotRun.NOT_FOLLOWED: "Give the masked loads of this kernel `other=`, or check by hand that what they leave undefined is not used.",
 }
+# Sanitizers that are not warpwave's begin so what they could not do.
+_OTHERS = ("GSan ", "Triton ", "rocJITsu")
+_OTHERS_HINT = "Run the target `cpu`, or an emulated one: warpwave's own checks run there."
 _UNCOMPILED = " could not be compiled here"
 _FIX = "Fix what the compiler says. The stage compile shows it for each architecture."
 _LEADS = {
@@ -73,7 +76,7 @@ def _rows(run: TargetRun) -> Iterator[tuple[NotRun, str, str]]:
 
 def _cause(why: NotRun, text: str, subjects: Sequence[str], modules: Sequence[str], advice: str) -> Cause:
     if text:
-        hint = _FIX if _UNCOMPILED in text and why is NotRun.NOT_FOLLOWED else _HINTS[why]
+        hint = _FIX if _UNCOMPILED in text and why is NotRun.NOT_FOLLOWED else _OTHERS_HINT if text.startswith(_OTHERS) else _HINTS[why]
         return Cause(why, len(subjects), text, hint, subjects[0])
     names = " ".join(f"--with {name.partition('.')[0].replace('_', '-')}" for name in modules)
     hint = f"Add {names} (pip's names may differ), or --install for the package with what it declares." if names else "Add --install."
@@ -83,7 +86,8 @@ def _cause(why: NotRun, text: str, subjects: Sequence[str], modules: Sequence[st
 def cause_lines(cause: Cause) -> tuple[str, str]:
     """Return a cause and its hint: `12 tests or points, needs a card: …`."""
     more = f" and {cause.count - 1} more" if cause.count > 1 else ""
-    return f"{cause.example}{more}: {_LEADS[cause.why]}: {cause.text}", cause.hint
+    lead = "not checked by a sanitizer" if cause.hint == _OTHERS_HINT else _LEADS[cause.why]
+    return f"{cause.example}{more}: {lead}: {cause.text}", cause.hint
 
 
 def checked(target: TargetSummary) -> tuple[int, int]:

@@ -233,9 +233,9 @@ class Defect(str, Enum):
     `OUT_OF_BOUNDS`: outside of the storage of every tensor that the launch was given, or of the tensor that the pointer came from.
     `UNINITIALISED`: nobody wrote what is read. `RACE`: two programs of one launch, at least one of which writes, and nothing orders them;
     in machine code, two waves of a program, too. `EARLY`: a result is used before its wave has waited for it. `ORDER`: an element has
-    another value if waves and workgroups run in another order. What is in LDS or in registers, `EARLY` and `ORDER` are seen in machine
-    code only. `UNDEFINED`: what a masked load leaves undefined decides what is stored, or where; that is seen in the kernel's first code,
-    and no lane or program is known.
+    another value if waves and workgroups run in another order; on a card, if the kernel is compiled for another schedule. What is in LDS or
+    in registers, `EARLY` and `ORDER` are seen in machine code only. `UNDEFINED`: what a masked load leaves undefined decides what is
+    stored, or where; that is seen in the kernel's first code, and no lane or program is known.
     """
 
     OUT_OF_BOUNDS = "out-of-bounds"
@@ -251,10 +251,11 @@ class Finding:
     """One defect of one line of a kernel, with its first example.
 
     `case` is the test in which it was found, `kernel` the row of the report that the test is in, `function` what was launched. `access` is
-    `load`, `store` or `atomic`; or `read`, of a function of torch, which has no lanes and no program. `tensor` is the name of the argument,
-    of `shape`; `index` is the element that was touched, flat and by dimension. `lane` is the position in the block of `block` lanes, flat;
-    `lanes` counts those of the access that are wrong alike. `program` is the id of the program. `text` is the line `line` of `file`.
-    `other` says what a race is with. `times` counts the accesses of this test with the same defect at this line.
+    `load`, `store` or `atomic`; or `read`, of a function of torch, which has no lanes and no program; or, on a card, the memory, `shared`
+    or `global`. `tensor` is the name of the argument, of `shape`; `index` is the element that was touched, flat and by dimension. `lane` is
+    the position in the block of `block` lanes, flat; `lanes` counts those of the access that are wrong alike. `program` is the id of the
+    program. `text` is the line `line` of `file`. `other` says what a race is with. `times` counts the accesses of this test with the same
+    defect at this line.
     """
 
     case: LongName
@@ -289,7 +290,7 @@ class Finding:
     @property
     def example(self) -> str:
         """The first access that has the defect, in words."""
-        if self.defect is Defect.UNDEFINED or self.access == "shared":
+        if self.defect is Defect.UNDEFINED or self.access in ("shared", "global"):
             return self.other
         if self.defect is Defect.ORDER:
             return f"{self.tensor}{list(self.indices)}, of shape {list(self.shape)}, is {self.other}"

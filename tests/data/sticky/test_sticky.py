@@ -1,3 +1,6 @@
+import pytest
+
+
 def test_before(wait):
     wait()
 
@@ -16,6 +19,16 @@ def test_culprit_that_does_not_wait(launch):
 
 
 def test_innocent_too(wait):
+    wait()
+
+
+def test_beyond_a_sanitizer(launch, record_property):
+    record_property("not-followed", "more than 16 bits")
+    launch()
+    pytest.skip("more than 16 bits")
+
+
+def test_innocent_at_last(wait):
     wait()
 
 

@@ -9,6 +9,7 @@ from synthetic import case, compiled, pair, record, run
 
 from warpwave.compare import compare, outcome
 from warpwave.compare.answer import headline
+from warpwave.compare.unchecked import cause_lines, causes
 from warpwave.errors import ExitCode
 from warpwave.records import HOST_CODE, MOSTLY_UNSEEN, NotRun, Stage, StageReport, Verdict
 from warpwave.render.sections.outline import brief
@@ -60,6 +61,17 @@ def test_causes_come_with_the_most_tests_first_and_a_hint_each():
     assert found[1].text == "no lib.op"
     assert "--with x --with y-z --with w " in found[0].hint
     assert len({cause.hint for cause in found}) == 3
+
+
+@pytest.mark.parametrize(
+    "why", ["GSan needs 7 times the memory", "rocJITsu's race detector did not see it", "Triton 3.7.0 has no sanitizer"]
+)
+def test_what_another_sanitizer_could_not_check_is_no_undefined_lane(why):
+    """Its hint would send the reader to the wrong place."""
+    (cause,) = causes(run(cases=(case("t.py::good", properties={"not-followed": why}),)))
+    said, hint = cause_lines(cause)
+    assert said == f"t.py::good: not checked by a sanitizer: {why}"
+    assert "warpwave's own checks" in hint
 
 
 def test_a_kernel_whose_undefined_lanes_were_not_followed_is_named():

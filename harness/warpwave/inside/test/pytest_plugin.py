@@ -253,7 +253,7 @@ class Reporter:
                 if by_host := raised_by_host(error, self.account, self.collection.root):
                     properties[HOST_ERROR_PROPERTY] = by_host
         wrong = trouble_if_used()
-        if wrong and not bad:
+        if wrong and not bad and NotRun.NOT_FOLLOWED.value not in properties:  # a sanitizer's own limit ends the device, too
             # Launches are asynchronous: a fault that this test caused would otherwise be blamed on the next one.
             outcome, message = "failed", f"after this test the device no longer answers: {wrong}"
         self._look_for_replaced()

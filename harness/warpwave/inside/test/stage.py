@@ -207,6 +207,7 @@ class Results:
                 self.notes[f"counters were kept of the first {MOST_PROFILES} kernels of tests only"] = None
         elif kind == "postponed":
             self.postponed[event["id"]] = None
+            self.findings = [found for found in self.findings if found.case != event["id"]]  # its run alone counts
         elif kind == "card":
             self.lease.ask()
         elif kind == "note":

@@ -416,14 +416,19 @@ def package(data, tmp_path, monkeypatch):
 
 
 def test_a_sticky_error_has_one_culprit(run_inside, package):
-    """Two culprits and a real failure among seven: three failures. One of the culprits did not even wait for what it launched."""
+    """Two culprits and a real failure among nine: three failures. One of the culprits did not even wait for what it launched.
+
+    A sanitizer that met its own limit ends the device, too, and is no culprit.
+    """
     found = outcomes(run_inside(package("test_sticky.py"), Stage.TEST, light=True, benches=(), interpret=False))
 
     assert {name for name, (verdict, _) in found.items() if verdict != "passed"} == {
         "test_culprit_that_waits",
         "test_culprit_that_does_not_wait",
+        "test_beyond_a_sanitizer",
         "test_fails",
     }
+    assert found["test_beyond_a_sanitizer"] == ("skipped", "more than 16 bits")
     assert "illegal memory access" in found["test_culprit_that_waits"][1]
     assert found["test_culprit_that_does_not_wait"] == (
         "failed",

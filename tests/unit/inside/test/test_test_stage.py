@@ -1,5 +1,6 @@
 """The test stage: a result for every test, whatever becomes of the process that runs it."""
 
+import dataclasses
 import json
 import xml.etree.ElementTree as ElementTree
 
@@ -234,6 +235,21 @@ def test_progress_counts_tests_and_not_the_load_of_a_benchmark_file(tmp_path, mo
         results.on_event({"event": "finish", "id": test, **ended})
 
     assert [(fields["done"], fields["total"]) for event, fields in told if event == "case"] == [(0, 2), (0, 2), (1, 2)]
+
+
+def test_a_finding_beside_other_tests_counts_only_if_the_run_alone_has_it(tmp_path):
+    """The test that was postponed for it is run again, and finds it again or does not."""
+    from warpwave.inside.fake_gpu.emulated_findings import finding
+    from warpwave.inside.test import stage  # imports torch
+    from warpwave.records import Defect
+
+    row = dataclasses.asdict(finding(function="k", defect=Defect.RACE, access="global", file="k.py", line=1))
+    results = stage.Results(make_job("r", "t", (), "/kernels", "/out"), tmp_path)
+    for test in ("a/test_a.py::one", "a/test_a.py::two"):
+        results.on_event({"event": "finding", "id": test, "row": row})
+    results.on_event({"event": "postponed", "id": "a/test_a.py::one"})
+
+    assert [found.case for found in results.findings] == ["a/test_a.py::two"]
 
 
 def test_an_expression_that_pytest_refuses_is_shown_in_its_own_words(tmp_path):
