@@ -25,6 +25,12 @@ _NOT_COMPARED = re.compile(
     r"tt\.atomic_|tt\.int_to_ptr|tt\.elementwise_inline_asm|tt\.print|tt\.assert|scf\.while|arith\.fpto[su]i"
     r"|bitcast .*[ x]b?f\d\w*>? -> .*[ x]i\d+|bitcast .*[ x]i\d+>? -> .*[ x]b?f\d"
 )
+# Where lanes meet: in an operation, or in memory, by a load after a store or a store in a loop. Elsewhere each lane is by itself.
+_MEETS = re.compile(
+    r"tt\.(?:dot|trans|reshape|join|split|cat|gather|histogram)|\"tt\.(?:reduce|scan)\"|tt\.(?:descriptor_)?store.*?tt\.(?:descriptor_)?load"
+    r"|^ {6,}tt\.(?:descriptor_)?store",
+    re.DOTALL | re.MULTILINE,
+)
 _COMBINED = re.compile(r'"tt\.(?:reduce|scan)"(?P<body>.*?)tt\.(?:reduce|scan)\.return', re.DOTALL)
 _DOT = re.compile(r"tt\.dot.* -> tensor<((?:\d+x)+)")
 _LARGEST_DOT = 128 * 128  # elements of the result: FpSan's code of a larger one takes up to a minute to compile
@@ -96,15 +102,16 @@ class Schedules:
 
 
 def comparable(code: str) -> bool:
-    """Return whether a kernel, by its first code, must give the same bits in every schedule with FpSan.
+    """Return whether a kernel, by its first code, could differ between schedules, and with FpSan must not.
 
     Not one that makes addresses or ends of loops of floats, or whose programs meet in an atomic; nor a reduction that combines floats by
-    several operations: FpSan's numbers make single ones independent of order only. Nor one with a large product, for the time it takes.
+    several operations: FpSan's numbers make single ones independent of order only. Nor, for the time it takes, one with a large product, or
+    in which no lanes meet.
     """
     products = (math.prod(map(int, sizes.rstrip("x").split("x"))) for sizes in _DOT.findall(code))
     bodies = [combined["body"].splitlines()[2:-1] for combined in _COMBINED.finditer(code)]
     is_ordered = any(len(body) > 1 and re.search(r"\bb?f\d+\b", "".join(body)) for body in bodies)
-    return not (_NOT_COMPARED.search(code) or is_ordered or max(products, default=0) > _LARGEST_DOT)
+    return bool(_MEETS.search(code)) and not (_NOT_COMPARED.search(code) or is_ordered or max(products, default=0) > _LARGEST_DOT)
 
 
 def _first_line(function: Any) -> tuple[int, str]:

@@ -31,6 +31,26 @@ def plain(x, y, N: tl.constexpr):
 
 
 @triton.jit
+def alone(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.load(x + i) * 2)
+
+
+@triton.jit
+def through_memory(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.load(x + i))
+    tl.store(x + i, tl.load(y + N - 1 - i))
+
+
+@triton.jit
+def in_a_loop(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    for step in range(4):
+        tl.store(x + i * step, tl.load(x + i + step))
+
+
+@triton.jit
 def largest(x, y, N: tl.constexpr):
     tl.store(y, tl.max(tl.load(x + tl.arange(0, N)), 0, return_indices=True)[0])
 
@@ -79,10 +99,21 @@ def code(kernel, dtype="fp32", n=64):
 
 @pytest.mark.parametrize(
     ("kernel", "is_compared"),
-    [(plain, True), (product, True), (largest, False), (indexed, False), (bits, False), (adds, False), (until, False)],
+    [
+        (plain, True),
+        (product, True),
+        (through_memory, True),
+        (in_a_loop, True),
+        (alone, False),
+        (largest, False),
+        (indexed, False),
+        (bits, False),
+        (adds, False),
+        (until, False),
+    ],
 )
-def test_what_takes_an_order_an_address_or_an_end_from_floats_is_not_compared(kernel, is_compared):
-    """FpSan's numbers are others than the kernel's."""
+def test_what_is_compared(kernel, is_compared):
+    """Lanes meet in it, and it takes no order, address or end from floats: FpSan's numbers are others than the kernel's."""
     assert comparable(code(kernel)) is is_compared
 
 
