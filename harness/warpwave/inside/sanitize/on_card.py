@@ -42,7 +42,7 @@ _LIMIT = re.compile(r"\bGSan\b|^Vector clock overflowed")
 _FINDS = {
     "consan": "ConSan checked the order of accesses to shared memory",
     "gsan": "GSan checked the order of programs' accesses to global memory",
-    "fpsan": "FpSan compared each kernel with itself on half as many warps and in one stage",
+    "fpsan": "FpSan compared kernels with themselves on twice as many warps and in one stage",
 }
 # Of what a kernel's first code stores to: the type of an element.
 _STORED = re.compile(
@@ -54,6 +54,7 @@ _WORD = 32  # bits of memory that GSan keeps one record of
 _SMALL = f"GSan did not check kernels that store elements of fewer than {_WORD // 8} bytes: of two in one word it knows only the word"
 _PLAIN = "GSan did not check kernels with volatile loads or reductions into a descriptor's memory: it takes them for plain accesses"
 _STREAMS = "GSan did not check launches that overlap, on a second stream or with launch_pdl: it does not know what torch does between them"
+_SLOW = "FpSan left out kernels: to compile for it would have taken longer than all tests; a second run finds these compiled"
 _SHADOW = "GSan needs 7 times the memory of a test's tensors, which is more than the card has"
 _CLOCKS = "GSan did not check all launches: it counts programs and releases of each multiprocessor with 16 bits, and these were more"
 _MOST_PROGRAMS = 30_000  # of each multiprocessor on average, so that the busiest stays within the 16 bits
@@ -187,6 +188,8 @@ class Sanitizers:
             code = first_code(compiled)
             if "fpsan" in self.modes:
                 self._schedules.compare(function, args, grid, kwargs, compiled, code)
+                if self._schedules.left_out:
+                    self.journal.write("note", text=_SLOW)
             why = self._not_followed(compiled, code, _programs(function, args, grid, kwargs)) if "gsan" in self.modes else ""
             if why:
                 self._left_out.add(function)

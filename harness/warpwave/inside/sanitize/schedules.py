@@ -1,4 +1,4 @@
-"""On a card, compare each kernel with itself on half as many warps and in one stage.
+"""On a card, compare each kernel with itself on twice as many warps and in one stage.
 
 Both are compiled with Triton's FpSan. It replaces floats by whole numbers of the same width, whose sums and products do not depend on an
 order, so the two launches must agree in every bit. If they do not, a barrier is missing between warps, an address or a mask is wrong in one
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,19 +35,22 @@ _MEETS = re.compile(
 _COMBINED = re.compile(r'"tt\.(?:reduce|scan)"(?P<body>.*?)tt\.(?:reduce|scan)\.return', re.DOTALL)
 _DOT = re.compile(r"tt\.dot.* -> tensor<((?:\d+x)+)")
 _LARGEST_DOT = 128 * 128  # elements of the result: FpSan's code of a larger one takes up to a minute to compile
+_FREE_S = 10.0  # of a process, however short its tests are
+_MOST_WARPS = 16  # of a program on any card: 1024 threads
 _MOST_BYTES = 64 << 20  # of all tensors of a launch: they are copied, and FpSan's dot products are slow
 
 
 class Schedules:
     """Compares the first launch of each kernel in a test: for its constants and types once, whatever is aligned or divisible.
 
-    FpSan's code takes long to compile. `run` is `JITFunction.run`.
+    FpSan's code takes long to compile: it may take as long as all else. Then `left_out` says that kernels were. `run` is `JITFunction.run`.
     """
 
     def __init__(self, run: Callable[..., Any], found: Collected) -> None:
         self._run, self._found = run, found
         self._compared: set[tuple[object, ...]] = set()
         self._first: dict[tuple[object, ...], str] = {}  # what is aligned and divisible
+        self._began, self.spent_s, self.left_out = time.monotonic(), 0.0, False
 
     def next_test(self) -> None:
         """Forget what was compared."""
@@ -71,8 +75,13 @@ class Schedules:
             return
         self._compared.add(kind)
         warps, stages = compiled.metadata.num_warps, compiled.metadata.num_stages
-        other = {"num_warps": warps // 2 or 2, "num_stages": 1}
+        # More warps take fewer registers each, and a quarter of the time to compile.
+        other = {"num_warps": warps * 2 if warps < _MOST_WARPS else warps // 2, "num_stages": 1}
+        if self.spent_s > max(_FREE_S, time.monotonic() - self._began - self.spent_s):
+            self.left_out = True
+            return
         memory.keep()
+        began = time.monotonic()
         try:
             with in_mode("fpsan"):
                 results = []
@@ -80,9 +89,11 @@ class Schedules:
                     self._run(function, *args, grid=grid, warmup=False, **{**kwargs, **schedule})
                     results.append(memory.copied())
                     memory.restore()
-        except Exception:  # FpSan does not have every operation, and half the warps may not have the registers
+        except Exception:  # FpSan does not have every operation, and its code needs more shared memory
             memory.restore()
             return
+        finally:
+            self.spent_s += time.monotonic() - began
         file, line, text = function.fn.__code__.co_filename, *_first_line(function)
         for tensor, address, count in memory.different(*results):
             rest = f", as are {count - 1} more" if count > 1 else ""

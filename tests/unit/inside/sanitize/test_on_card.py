@@ -251,10 +251,10 @@ def test_elements_that_depend_on_the_schedule_are_found():
         y[0, 0] = 1
 
     (row,), calls = launched(body, x, y)
-    assert calls == [("fpsan", 8, 3), ("fpsan", 4, 1)]
+    assert calls == [("fpsan", 8, 3), ("fpsan", 16, 1)]
     assert (row.defect, row.function, row.tensor, row.indices) == (Defect.ORDER, "plain", "y", (1, 0))
     assert row.sentence == (
-        f"depends-on-order in plain at test_on_card.py:{row.line}: y[1, 0], of shape [2, 3], is different with num_warps=4, num_stages=1 "
+        f"depends-on-order in plain at test_on_card.py:{row.line}: y[1, 0], of shape [2, 3], is different with num_warps=16, num_stages=1 "
         "from num_warps=8, num_stages=3, as are 2 more; FpSan counts in whole numbers, so it is not rounding: "
         "def plain(x, y, N: tl.constexpr):"
     )
@@ -266,6 +266,25 @@ def test_a_kernel_that_gives_the_same_bits_is_right():
     x, y = torch.zeros(4), torch.zeros(4)
     found, calls = launched(lambda x, y, warps: y.fill_(3), x, y, times=3)
     assert (found, len(calls)) == ([], 2)
+
+
+def test_fpsan_takes_no_longer_than_all_else(monkeypatch):
+    """Its code takes up to ten times as long to compile."""
+    now = iter(range(0, 1000, 20))
+    monkeypatch.setattr("warpwave.inside.sanitize.schedules.time.monotonic", lambda: next(now))
+    x, y = torch.zeros(4), torch.zeros(4)
+    run, found = (lambda *args, **kwargs: None), on_card.Collected()
+    schedules = Schedules(run, found)
+    made = [
+        SimpleNamespace(metadata=SimpleNamespace(num_warps=8, num_stages=n), src=SimpleNamespace(signature={}, constants={n: n}, attrs={}))
+        for n in range(4)
+    ]
+    seen = []
+    for compiled in made:
+        schedules.spent_s += 100 if len(seen) == 2 else 0
+        schedules.compare(plain, (x, y), (1,), {}, compiled, code(plain))
+        seen.append(schedules.left_out)
+    assert seen == [False, False, True, True]
 
 
 def test_what_fpsan_cannot_compile_is_left_alone():
