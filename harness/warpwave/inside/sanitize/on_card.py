@@ -156,12 +156,13 @@ class Sanitizers:
     def _begin_anew(self) -> None:
         """Forget all accesses, if no tensor is alive that they are of."""
         import torch
-        from triton.experimental.gsan import _allocator
+        from triton.experimental.gsan import _allocator, _stream_sync
 
         for device in range(torch.cuda.device_count()):
             torch._C._cuda_endAllocateToPool(device, self._pool.id)
             torch._C._cuda_releasePool(device, self._pool.id)
         self._pool = None
+        _stream_sync._reset_caches()  # GSan's own tensors come from the pool, too
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
