@@ -344,6 +344,16 @@ def test_a_requirement_that_nobody_has(request_):
     assert [path.suffix for path in (request.raw.parent / "cache" / "warpwave" / "environments").iterdir()] == [".lock"]
 
 
+def test_folders_that_need_the_same_share_an_environment(request_, tmp_path):
+    """A folder's name counts only if the package in it is installed."""
+    root = make_package(tmp_path / "other")
+    other = ask(load_targets()["cpu"], root / "tests", tmp_path / "raw", root=root, build=request_.options.build)
+
+    for mode, is_same in (("", True), ("alone", False)):
+        keys = {make_plan(requirements(request, "lower\n", mode)).key for request in (request_, other)}
+        assert (len(keys) == 1) is is_same
+
+
 def test_the_key_follows_what_decides(request_):
     request = requirements(request_, "lower\n", "all")
     keys = [make_plan(request).key]

@@ -75,9 +75,10 @@ def make_plan(request: Request) -> Plan:
     deciding += [build.pip_config.read_text(errors="replace")] if build.pip_config and build.pip_config.is_file() else []
     tree, left_out = _tree(root, options.where.out, project) if mode and project else ({}, "")
     version = _version(root) if project else ""
-    about: dict[str, Any] = {"mode": mode, "name": root.name, "version": version, "left_out": left_out}
+    name = root.name if mode else ""  # folders that need the same packages share an environment
+    about: dict[str, Any] = {"mode": mode, "name": name, "version": version, "left_out": left_out}
     about |= {"skipped": list(options.package.install.skipped), "extras": list(options.package.install.extras)}
-    key = hashlib.sha256(json.dumps([mode, root.name, left_out, about["skipped"], about["extras"], *deciding]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps([mode, name, left_out, about["skipped"], about["extras"], *deciding]).encode()).hexdigest()[:16]
     files |= {"plan.json": json.dumps(about).encode(), **{f"package/{name}": content for name, content in tree.items()}}
     return Plan(files, key)
 
