@@ -254,8 +254,8 @@ class Finding:
     `load`, `store` or `atomic`; or `read`, of a function of torch, which has no lanes and no program; or, on a card, the memory, `shared`
     or `global`. `tensor` is the name of the argument, of `shape`; `index` is the element that was touched, flat and by dimension. `lane` is
     the position in the block of `block` lanes, flat; `lanes` counts those of the access that are wrong alike. `program` is the id of the
-    program. `text` is the line `line` of `file`. `other` says what a race is with. `times` counts the accesses of this test with the same
-    defect at this line.
+    program. `text` is the line `line` of `file`. `other` says what a race is with, or which kernel wrote other elements. `times` counts the
+    accesses of this test with the same defect at this line.
     """
 
     case: LongName
@@ -295,7 +295,7 @@ class Finding:
         if self.defect is Defect.ORDER:
             return f"{self.tensor}{list(self.indices)}, of shape {list(self.shape)}, is {self.other}"
         if not self.program:
-            rest = f", nor {self.lanes - 1} more" if self.lanes > 1 else ""
+            rest = (f", nor {self.lanes - 1} more" if self.lanes > 1 else "") + (f"; {self.other}" if self.other else "")
             return f"reads {self.tensor}{list(self.indices)}, of shape {list(self.shape)}, which nobody wrote{rest}"
         by_dimension = f" = [{', '.join(map(str, self.indices))}]" if len(self.indices) > 1 else ""
         lanes = f"lane {self.lane} of {math.prod(self.block)}" + (f" and {self.lanes - 1} more" if self.lanes > 1 else "")

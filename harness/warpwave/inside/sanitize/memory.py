@@ -65,13 +65,15 @@ class Later:
 class Shadow:
     """One mark per element of a storage: was it written? `unit` is the size of an element in bytes.
 
-    `later` is what is reported if these numbers are used: torch computed them from memory that was never written.
+    `later` is what is reported if these numbers are used: torch computed them from memory that was never written. `writer` is the last
+    kernel that wrote elements.
     """
 
     def __init__(self, nbytes: int, unit: int) -> None:
         self.nbytes, self.unit = nbytes, unit
         self.marks: NDArray[np.bool_] = np.zeros(-(-nbytes // unit), dtype=bool)
         self.later: Later | None = None
+        self.writer = ""
 
     def unwritten(self, offsets: NDArray[np.uint64], low: int, high: int, itemsize: int) -> NDArray[np.bool_] | None:
         """Return which of these elements, of `itemsize` bytes at `offsets`, were never written; None if all were."""
@@ -84,6 +86,11 @@ class Shadow:
         """Mark elements as written. Of a smaller one, all of the unit counts."""
         for part in range(0, itemsize, self.unit):
             self.marks[(offsets + part) // self.unit] = True
+
+
+def wrote_others(writer: str) -> str:
+    """Return `k wrote other elements of it`."""
+    return f"{writer} wrote other elements of it" if writer else ""
 
 
 class Shadows:
@@ -116,14 +123,21 @@ class Shadows:
         shadow = self._of_tensor(tensor)
         return shadow.later if shadow is not None and shadow.later is not None and shadow.later.wanted else None
 
-    def mark(self, tensor: torch.Tensor, written: torch.Tensor, later: Later | None = None) -> None:
-        """Say which elements of a tensor are written. What else is in its storage stays as it is."""
+    def writer(self, tensor: torch.Tensor) -> str:
+        """Say which kernel left elements of a tensor unwritten: the last one that wrote others; empty if none did."""
+        shadow = self._of_tensor(tensor)
+        return wrote_others(shadow.writer) if shadow is not None else ""
+
+    def mark(self, tensor: torch.Tensor, written: torch.Tensor, later: Later | None = None, like: torch.Tensor | None = None) -> None:
+        """Say which elements of a tensor are written, of a copy `like` another. What else is in its storage stays as it is."""
         if self.written(tensor) is None:
             self._track(tensor, wholly_written=True)
         marks = self.written(tensor)
         if marks is not None:
             marks.copy_(written)
-            self._shadows[tensor.untyped_storage()._cdata][1].later = later
+            shadow = self._shadows[tensor.untyped_storage()._cdata][1]
+            source = self._of_tensor(like) if like is not None else None
+            shadow.later, shadow.writer = later, source.writer if source is not None else ""
 
     def forget(self, tensor: torch.Tensor) -> None:
         """Treat the storage of a tensor as written."""

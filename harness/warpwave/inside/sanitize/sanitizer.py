@@ -34,6 +34,7 @@ from warpwave.inside.sanitize.memory import (
     origin_patches,
     suspected,
     watched,
+    wrote_others,
 )
 from warpwave.inside.sanitize.memory import patches as unwritten_patches
 from warpwave.inside.sanitize.races import Access, Clock, Conflict, Findings, Log, Order, raced_with
@@ -121,7 +122,7 @@ class Launch:
 
         def blame(which: NDArray[np.int64]) -> None:
             used = offsets[np.isin(positions, which)]
-            self._report(Defect.UNINITIALISED, block, which, memory.start + int(used[0]), index)
+            self._report(Defect.UNINITIALISED, block, which, memory.start + int(used[0]), index, said=wrote_others(shadow.writer))
             shadow.write(used, block.itemsize)  # each element is reported once
 
         return positions, blame
@@ -130,6 +131,7 @@ class Launch:
         """Mark what is written. `changes` returns which lanes of the block are about to change memory."""
         if lanes.memory.shadow is not None:
             lanes.memory.shadow.write(lanes.offsets, lanes.block.itemsize)
+            lanes.memory.shadow.writer = self._function
         if self.order is not None:
             changed = changes().ravel()
             self._log(lanes, writes=True, changed=changed if lanes.chosen is None else changed[lanes.chosen])
@@ -141,6 +143,7 @@ class Launch:
             blame(positions)
         if lanes.memory.shadow is not None:
             lanes.memory.shadow.write(lanes.offsets, lanes.block.itemsize)
+            lanes.memory.shadow.writer = self._function
         self._log(lanes, writes=True, atomic=atomic)
 
     def confirms(self, lanes: Lanes, equal: Callable[[], NDArray[np.bool_]]) -> None:
@@ -182,11 +185,12 @@ class Launch:
         address: int,
         index: tuple[int, int, int] | None = None,
         other: Access | None = None,
+        said: str = "",
     ) -> None:
         """Keep a defect of lanes at `positions` of the block, of which the first touched `address`; a race is with an `other` access."""
         owner = block.origin if isinstance(block.origin, Given) else nearest(self.tensors.given, address)
         code, line = block.place
-        outside = owner.beyond(address, block.itemsize) if owner and defect is Defect.OUT_OF_BOUNDS else ""
+        said = owner.beyond(address, block.itemsize) if owner and defect is Defect.OUT_OF_BOUNDS else said
         row = finding(
             function=self._function,
             defect=defect,
@@ -199,7 +203,7 @@ class Launch:
             file=code.co_filename,
             line=line,
             text=statement(code.co_filename, line),
-            other=raced_with(other) if other else outside,
+            other=raced_with(other) if other else said,
         )
         self._findings.keep(row)
 

@@ -86,7 +86,7 @@ class TorchReads:
                 elif is_copy:
                     tensor, written = parts[0].tensor, parts[0].written
                     if isinstance(result, torch.Tensor) and result.shape == tensor.shape and not same_memory(tensor, result):
-                        self._shadows.mark(result, written, self._shadows.later(tensor))
+                        self._shadows.mark(result, written, self._shadows.later(tensor), like=tensor)
                 else:
                     self._compute(function, name, parts, args, given, result)
                 if name in _PARTS:
@@ -136,7 +136,7 @@ class TorchReads:
             depends = True
             later = next(filter(None, (self._shadows.later(part.tensor) for part in parts)), None)
             if later is None and name not in _COPIES:
-                later = self._findings.later(_finding(parts[0], name))
+                later = self._findings.later(_finding(parts[0], name, self._shadows.writer(parts[0].tensor)))
             self._shadows.mark(each, sure, later)
         if not depends:
             self._a_part_is_used(parts)
@@ -144,7 +144,7 @@ class TorchReads:
     def _report(self, part: _Part, name: str) -> None:
         later = self._shadows.later(part.tensor)
         if later is None:
-            later = self._findings.later(_finding(part, name))
+            later = self._findings.later(_finding(part, name, self._shadows.writer(part.tensor)))
         later.wanted = True
         self._shadows.forget(part.tensor)  # it is reported once
 
@@ -173,7 +173,7 @@ def _filling(dtype: torch.dtype, turn: int) -> torch.Tensor:
     return torch.tensor((limits.min, limits.max, 1, 0)[turn], dtype=dtype, device="cpu")
 
 
-def _finding(part: _Part, name: str) -> Finding:
+def _finding(part: _Part, name: str, other: str) -> Finding:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_PACKAGE):
         frame = frame.f_back
@@ -191,6 +191,7 @@ def _finding(part: _Part, name: str) -> Finding:
         file=frame.f_code.co_filename,
         line=frame.f_lineno,
         text=statement(frame.f_code.co_filename, frame.f_lineno),
+        other=other,
     )
 
 

@@ -415,8 +415,9 @@ def test_what_torch_reads(run_inside, tmp_path):
 
     assert (silent, alarms) == ([], {})
     assert len(outcomes) == len(WRONG_TORCH_READS) + len(RIGHT_TORCH_READS) + 12
-    expected = "uninitialised-read in torch.sum at test_a.py:35: reads partial[16], of shape [17], which nobody wrote: "
-    assert expected in outcomes["wrong_made[empty]"]["message"]
+    expected = "uninitialised-read in torch.sum at test_a.py:35: reads partial[16], of shape [17], which nobody wrote; "
+    assert f"{expected}ones wrote other elements of it: " in outcomes["wrong_made[empty]"]["message"]
+    assert "ones wrote other elements of it" in outcomes["wrong[x.cpu().sum()]"]["message"]
 
 
 TESTS_PERSISTENT = """
