@@ -76,7 +76,9 @@ def _rows(run: TargetRun) -> Iterator[tuple[NotRun, str, str]]:
 
 def _cause(why: NotRun, text: str, subjects: Sequence[str], modules: Sequence[str], advice: str) -> Cause:
     if text:
-        hint = _FIX if _UNCOMPILED in text and why is NotRun.NOT_FOLLOWED else _OTHERS_HINT if text.startswith(_OTHERS) else _HINTS[why]
+        hint = _HINTS[why]
+        if why is NotRun.NOT_FOLLOWED:
+            hint = _FIX if _UNCOMPILED in text else _OTHERS_HINT if text.startswith(_OTHERS) else hint
         return Cause(why, len(subjects), text, hint, subjects[0])
     names = " ".join(f"--with {name.partition('.')[0].replace('_', '-')}" for name in modules)
     hint = f"Add {names} (pip's names may differ), or --install for the package with what it declares." if names else "Add --install."

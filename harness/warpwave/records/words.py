@@ -126,7 +126,8 @@ class NotRun(str, Enum):
     `NEEDS_BUILD`: it calls compiled code of the package, which is not built here. `NEEDS_CARD`: it compares what only a card knows, such as
     times. `NOT_PRETENDED`: it needs something of a GPU that warpwave does not pretend, which is a gap of warpwave. `TIME_UP`: never
     reached. `STOPPED`: the run was stopped before it. `DISCARDED`: an autotuner tries this configuration and has a clean one for the same
-    launch. `NOT_FOLLOWED`: it ran, but the undefined lanes of a launch could not be followed, which is a gap of warpwave, too.
+    launch. `NOT_FOLLOWED`: it ran, but the undefined lanes of a launch could not be followed, which is a gap of warpwave, too; or a
+    sanitizer met a limit of its own.
     """
 
     SKIPPED = "skipped"
@@ -169,7 +170,7 @@ def plural(number: int, noun: str, one: str = "", many: str = "") -> str:
 
 
 # What could not be checked, and is no fault of the package.
-UNCHECKED = (NotRun.REQUIREMENT, NotRun.NEEDS_BUILD, NotRun.NEEDS_CARD, NotRun.NOT_PRETENDED)
+UNCHECKED = (NotRun.REQUIREMENT, NotRun.NEEDS_BUILD, NotRun.NEEDS_CARD, NotRun.NOT_PRETENDED, NotRun.NOT_FOLLOWED)
 
 _WORDS = {
     NotRun.REQUIREMENT: "with a missing requirement",

@@ -28,6 +28,11 @@ def test_beyond_a_sanitizer(launch, record_property):
     pytest.skip("more than 16 bits")
 
 
+def test_culprit_that_was_not_followed(launch, record_property):
+    record_property("not-followed", "this card has no sanitizer")
+    launch()
+
+
 def test_innocent_at_last(wait):
     wait()
 

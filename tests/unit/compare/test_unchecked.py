@@ -9,7 +9,7 @@ from synthetic import case, compiled, pair, record, run
 
 from warpwave.compare import compare, outcome
 from warpwave.compare.answer import headline
-from warpwave.compare.unchecked import cause_lines, causes
+from warpwave.compare.unchecked import cause_lines, causes, checked
 from warpwave.errors import ExitCode
 from warpwave.records import HOST_CODE, MOSTLY_UNSEEN, NotRun, Stage, StageReport, Verdict
 from warpwave.render.sections.outline import brief
@@ -72,6 +72,11 @@ def test_what_another_sanitizer_could_not_check_is_no_undefined_lane(why):
     said, hint = cause_lines(cause)
     assert said == f"t.py::good: not checked by a sanitizer: {why}"
     assert "warpwave's own checks" in hint
+    stopped = run(cases=(case("t.py::good", NOT_RUN, not_run=NotRun.NOT_FOLLOWED, message=why, properties={"not-followed": why}),))
+    assert [(found.count, found.text) for found in causes(stopped)] == [(1, why)]
+    assert checked(compare([stopped]).targets[0]) == (0, 1)
+    (other,) = causes(run(cases=(case("t.py::good", NOT_RUN, not_run=NotRun.NOT_PRETENDED, message=why),)))
+    assert "warpwave's own checks" not in other.hint
 
 
 def test_a_kernel_whose_undefined_lanes_were_not_followed_is_named():

@@ -54,7 +54,6 @@ _WORD = 32  # bits of memory that GSan keeps one record of
 _SMALL = f"GSan did not check kernels that store elements of fewer than {_WORD // 8} bytes: of two in one word it knows only the word"
 _PLAIN = "GSan did not check kernels with volatile loads or reductions into a descriptor's memory: it takes them for plain accesses"
 _STREAMS = "GSan did not check launches that overlap, on a second stream or with launch_pdl: it does not know what torch does between them"
-_SLOW = "FpSan left out kernels: to compile for it would have taken longer than all tests; a second run finds these compiled"
 _SHADOW = "GSan needs 7 times the memory of a test's tensors, which is more than the card has"
 _CLOCKS = "GSan did not check all launches: it counts programs and releases of each multiprocessor with 16 bits, and these were more"
 _MOST_PROGRAMS = 30_000  # of each multiprocessor on average, so that the busiest stays within the 16 bits
@@ -85,6 +84,7 @@ class Sanitizers:
         self._none = ""
         self._schedules = Schedules(JITFunction.run, asserted)
         self._pool: Any = None  # memory that GSan follows
+        self._noted: set[str] = set()
         self._left_out: set[Any] = set()  # functions that GSan does not follow
         self._streams: dict[int, int] = {}
         self._programs: dict[int, float] = {}  # that have run, of each multiprocessor of a device
@@ -104,8 +104,6 @@ class Sanitizers:
         """Skip a test that GSan cannot follow: for its records there is no room, or its numbers end. Say if nothing checks this card."""
         import torch
 
-        if self._begun and not self.modes:
-            item.user_properties.append((NotRun.NOT_FOLLOWED.value, self._none))
         try:
             result = yield
         except Exception as error:
@@ -115,6 +113,8 @@ class Sanitizers:
         else:
             why = ""
             if not self._asserted.is_beyond:
+                if self._begun and not self.modes:
+                    item.user_properties.append((NotRun.NOT_FOLLOWED.value, self._none))
                 return result
         item.user_properties.append((NotRun.NOT_FOLLOWED.value, why or _CLOCKS))
         pytest.skip(why or _CLOCKS)
@@ -188,17 +188,20 @@ class Sanitizers:
                 return run(function, *args, grid=grid, warmup=False, **kwargs)
             code = first_code(compiled)
             if "fpsan" in self.modes:
-                self._schedules.compare(function, args, grid, kwargs, compiled, code)
-                if self._schedules.left_out:
-                    self.journal.write("note", text=_SLOW)
+                self._note(self._schedules.compare(function, args, grid, kwargs, compiled, code))
             why = self._not_followed(compiled, code, _programs(function, args, grid, kwargs)) if "gsan" in self.modes else ""
             if why:
                 self._left_out.add(function)
-                self.journal.write("note", text=why)
+                self._note(why)
             with in_mode(self._usual() if why else self._all()):
                 return run(function, *args, grid=grid, warmup=False, **kwargs)
 
         return launch
+
+    def _note(self, text: str) -> None:
+        if text and text not in self._noted:
+            self._noted.add(text)
+            self.journal.write("note", text=text)
 
     def _not_followed(self, compiled: Any, code: str, programs: int) -> str:
         """Say why GSan cannot follow a launch; count its programs if it can."""

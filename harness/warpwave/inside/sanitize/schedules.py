@@ -35,6 +35,8 @@ _MEETS = re.compile(
 _COMBINED = re.compile(r'"tt\.(?:reduce|scan)"(?P<body>.*?)tt\.(?:reduce|scan)\.return', re.DOTALL)
 _DOT = re.compile(r"tt\.dot.* -> tensor<((?:\d+x)+)")
 _LARGEST_DOT = 128 * 128  # elements of the result: FpSan's code of a larger one takes up to a minute to compile
+SLOW = "FpSan left out kernels: to compile for it would have taken longer than all tests; a second run finds these compiled"
+_UNABLE = "FpSan left out kernels that it could not compile or launch"
 _FREE_S = 10.0  # of a process, however short its tests are
 _MOST_WARPS = 16  # of a program on any card: 1024 threads
 _MOST_BYTES = 64 << 20  # of all tensors of a launch: they are copied, and FpSan's dot products are slow
@@ -43,21 +45,24 @@ _MOST_BYTES = 64 << 20  # of all tensors of a launch: they are copied, and FpSan
 class Schedules:
     """Compares the first launch of each kernel in a test: for its constants and types once, whatever is aligned or divisible.
 
-    FpSan's code takes long to compile: it may take as long as all else. Then `left_out` says that kernels were. `run` is `JITFunction.run`.
+    FpSan's code takes long to compile: it may take as long as all else. `run` is `JITFunction.run`.
     """
 
     def __init__(self, run: Callable[..., Any], found: Collected) -> None:
         self._run, self._found = run, found
         self._compared: set[tuple[object, ...]] = set()
         self._first: dict[tuple[object, ...], str] = {}  # what is aligned and divisible
-        self._began, self.spent_s, self.left_out = time.monotonic(), 0.0, False
+        self._began, self.spent_s = time.monotonic(), 0.0
 
     def next_test(self) -> None:
         """Forget what was compared."""
         self._compared.clear()
 
-    def compare(self, function: Any, args: Sequence[Any], grid: Any, kwargs: Mapping[str, Any], compiled: Any, code: str) -> None:
-        """Launch a kernel twice on its tensors as they are, keep where the results differ, and put the tensors back."""
+    def compare(self, function: Any, args: Sequence[Any], grid: Any, kwargs: Mapping[str, Any], compiled: Any, code: str) -> str:
+        """Launch a kernel twice on its tensors as they are, keep where the results differ, and put the tensors back.
+
+        Return why a kernel that should be compared was not.
+        """
         named = dict(zip(function.arg_names, args, strict=False)) | {name: kwargs[name] for name in function.arg_names if name in kwargs}
         tensors = given([(name, None) for name in named], [*named.values()])
         memory = _Memory(tensors)
@@ -71,15 +76,15 @@ class Schedules:
             or not comparable(code)
             or any(hasattr(value, "data_ptr") and not isinstance(value, torch.Tensor) for value in named.values())
             or not 0 < memory.bytes <= _MOST_BYTES
+            or torch.cuda.is_current_stream_capturing()  # nothing runs yet
         ):
-            return
+            return ""
         self._compared.add(kind)
         warps, stages = compiled.metadata.num_warps, compiled.metadata.num_stages
         # More warps take fewer registers each, and a quarter of the time to compile.
         other = {"num_warps": warps * 2 if warps < _MOST_WARPS else warps // 2, "num_stages": 1}
         if self.spent_s > max(_FREE_S, time.monotonic() - self._began - self.spent_s):
-            self.left_out = True
-            return
+            return SLOW
         memory.keep()
         began = time.monotonic()
         try:
@@ -91,7 +96,7 @@ class Schedules:
                     memory.restore()
         except Exception:  # FpSan does not have every operation, and its code needs more shared memory
             memory.restore()
-            return
+            return _UNABLE
         finally:
             self.spent_s += time.monotonic() - began
         file, line, text = function.fn.__code__.co_filename, *_first_line(function)
@@ -110,6 +115,7 @@ class Schedules:
                     **at(tensor, address),
                 )
             )
+        return ""
 
 
 def comparable(code: str) -> bool:

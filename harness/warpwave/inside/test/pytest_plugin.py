@@ -253,7 +253,9 @@ class Reporter:
                 if by_host := raised_by_host(error, self.account, self.collection.root):
                     properties[HOST_ERROR_PROPERTY] = by_host
         wrong = trouble_if_used()
-        if wrong and not bad and NotRun.NOT_FOLLOWED.value not in properties:  # a sanitizer's own limit ends the device, too
+        if outcome == "skipped" and NotRun.NOT_FOLLOWED.value in properties:
+            why = NotRun.NOT_FOLLOWED  # a sanitizer met its own limit, which ends the device, too
+        elif wrong and not bad:
             # Launches are asynchronous: a fault that this test caused would otherwise be blamed on the next one.
             outcome, message = "failed", f"after this test the device no longer answers: {wrong}"
         self._look_for_replaced()

@@ -416,7 +416,7 @@ def package(data, tmp_path, monkeypatch):
 
 
 def test_a_sticky_error_has_one_culprit(run_inside, package):
-    """Two culprits and a real failure among nine: three failures. One of the culprits did not even wait for what it launched.
+    """Three culprits and a real failure among ten: four failures. Two of the culprits did not even wait for what they launched.
 
     A sanitizer that met its own limit ends the device, too, and is no culprit.
     """
@@ -426,9 +426,11 @@ def test_a_sticky_error_has_one_culprit(run_inside, package):
         "test_culprit_that_waits",
         "test_culprit_that_does_not_wait",
         "test_beyond_a_sanitizer",
+        "test_culprit_that_was_not_followed",
         "test_fails",
     }
-    assert found["test_beyond_a_sanitizer"] == ("skipped", "more than 16 bits")
+    assert found["test_beyond_a_sanitizer"] == ("not-followed", "more than 16 bits")
+    assert found["test_culprit_that_was_not_followed"][0] == "failed"
     assert "illegal memory access" in found["test_culprit_that_waits"][1]
     assert found["test_culprit_that_does_not_wait"] == (
         "failed",

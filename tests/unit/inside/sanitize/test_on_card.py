@@ -17,11 +17,17 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from warpwave.inside.sanitize import on_card
-from warpwave.inside.sanitize.schedules import Schedules, comparable
+from warpwave.inside.sanitize.schedules import SLOW, Schedules, comparable
 from warpwave.records import Defect
 
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 HOPPER = GPUTarget("cuda", 90, 32)
+
+
+@pytest.fixture(autouse=True)
+def no_capture(monkeypatch):
+    """torch without CUDA cannot be asked."""
+    monkeypatch.setattr("torch.cuda.is_current_stream_capturing", lambda: False)
 
 
 @triton.jit
@@ -281,10 +287,9 @@ def test_fpsan_takes_no_longer_than_all_else(monkeypatch):
     ]
     seen = []
     for compiled in made:
-        schedules.spent_s += 100 if len(seen) == 2 else 0
-        schedules.compare(plain, (x, y), (1,), {}, compiled, code(plain))
-        seen.append(schedules.left_out)
-    assert seen == [False, False, True, True]
+        schedules.spent_s += 1000 if len(seen) == 2 else 0
+        seen.append(schedules.compare(plain, (x, y), (1,), {}, compiled, code(plain)))
+    assert seen == ["", "", SLOW, SLOW]
 
 
 def test_what_fpsan_cannot_compile_is_left_alone():
@@ -297,6 +302,12 @@ def test_what_fpsan_cannot_compile_is_left_alone():
 
     assert launched(body, x, y)[0] == []
     assert torch.equal(y, torch.zeros(4))
+
+
+def test_nothing_is_compared_while_a_graph_is_captured(monkeypatch):
+    """To wait for a result there would end the capture."""
+    monkeypatch.setattr("torch.cuda.is_current_stream_capturing", lambda: True)
+    assert launched(lambda *_: None, torch.zeros(4), torch.zeros(4)) == ([], [])
 
 
 def test_a_kernel_that_is_not_comparable_is_not_launched():
