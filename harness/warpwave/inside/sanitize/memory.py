@@ -137,7 +137,7 @@ class Shadows:
             marks.copy_(written)
             shadow = self._shadows[tensor.untyped_storage()._cdata][1]
             source = self._of_tensor(like) if like is not None else None
-            shadow.later, shadow.writer = later, source.writer if source is not None else ""
+            shadow.later, shadow.writer = later, source.writer if source is not None else shadow.writer
 
     def forget(self, tensor: torch.Tensor) -> None:
         """Treat the storage of a tensor as written."""
