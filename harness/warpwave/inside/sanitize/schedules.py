@@ -35,9 +35,10 @@ _MEETS = re.compile(
 _COMBINED = re.compile(r'"tt\.(?:reduce|scan)"(?P<body>.*?)tt\.(?:reduce|scan)\.return', re.DOTALL)
 _DOT = re.compile(r"tt\.dot.* -> tensor<((?:\d+x)+)")
 _LARGEST_DOT = 128 * 128  # elements of the result: FpSan's code of a larger one takes up to a minute to compile
-SLOW = "FpSan left out kernels: to compile for it would have taken longer than all tests; a second run finds these compiled"
+SLOW = "FpSan left out kernels: compiling for it had taken half as long as all else; a second run finds those compiled, and does more"
 _UNABLE = "FpSan left out kernels that it could not compile or launch"
-_FREE_S = 10.0  # of a process, however short its tests are
+_SHARE = 0.5  # of the time that all else in a process takes
+_FREE_S = 5.0  # of a process, however short its tests are
 _MOST_WARPS = 16  # of a program on any card: 1024 threads
 _MOST_BYTES = 64 << 20  # of all tensors of a launch: they are copied, and FpSan's dot products are slow
 
@@ -45,7 +46,7 @@ _MOST_BYTES = 64 << 20  # of all tensors of a launch: they are copied, and FpSan
 class Schedules:
     """Compares the first launch of each kernel in a test: for its constants and types once, whatever is aligned or divisible.
 
-    FpSan's code takes long to compile: it may take as long as all else. `run` is `JITFunction.run`.
+    FpSan's code takes long to compile: it may take half as long as all else. `run` is `JITFunction.run`.
     """
 
     def __init__(self, run: Callable[..., Any], found: Collected) -> None:
@@ -83,7 +84,7 @@ class Schedules:
         warps, stages = compiled.metadata.num_warps, compiled.metadata.num_stages
         # More warps take fewer registers each, and a quarter of the time to compile.
         other = {"num_warps": warps * 2 if warps < _MOST_WARPS else warps // 2, "num_stages": 1}
-        if self.spent_s > max(_FREE_S, time.monotonic() - self._began - self.spent_s):
+        if self.spent_s > max(_FREE_S, _SHARE * (time.monotonic() - self._began - self.spent_s)):
             return SLOW
         memory.keep()
         began = time.monotonic()

@@ -165,6 +165,20 @@ def test_each_card_has_the_sanitizers_of_its_compiler(target, modes):
     assert on_card._of_triton(target) == modes
 
 
+@pytest.mark.parametrize(
+    ("modes", "asked", "chosen"),
+    [
+        (["consan", "gsan", "fpsan"], "", ["consan", "fpsan"]),
+        (["consan", "gsan", "fpsan"], "gsan", ["gsan", "fpsan"]),
+        (["fpsan"], "gsan", ["fpsan"]),
+        (["consan"], "gsan", ["consan"]),
+    ],
+)
+def test_gsan_runs_if_asked_for_and_without_consan(modes, asked, chosen):
+    """A card or a Triton may not have it."""
+    assert on_card._chosen(modes, asked) == chosen
+
+
 def test_a_card_without_a_sanitizer_is_not_checked(tmp_path):
     """Green would mean more than was done."""
     sanitizers, item = plugin(tmp_path, "", pool=None), SimpleNamespace(user_properties=[])
@@ -189,6 +203,35 @@ def test_an_assertion_of_gsan_is_a_race(tmp_path):
     assert (row.defect, row.line, row.program) == (Defect.RACE, 30, (13, 0, 0))
     assert row.sentence == "race in unknown at k.py:30: global memory: read after write, and nothing orders the two, program (13, 0, 0)"
     assert not asserted.is_beyond
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("Shared memory reused before barrier invalidation", True),
+        ("Barrier used before initialization or after invalidation", True),
+        ("Deadlock detected while waiting on an mbarrier", True),
+        ("Async shared-memory access is missing fence_async_shared", True),
+        ("Buffer being accessed has outstanding reads", True),
+        ("index out of range", False),
+    ],
+)
+def test_what_consan_says_of_shared_memory_is_a_race(text, is_found):
+    """An assertion of the kernel's author is none."""
+    found = on_card.findings(f"/k.py:188: unknown: block: [0,1,4], thread: [0,0,0] Assertion `{text}` failed.\n")
+    assert [row.sentence for row in found] == [f"race in unknown at k.py:188: shared memory: {text}, program (0, 1, 4)"] * is_found
+
+
+@pytest.mark.parametrize(("grid", "mode"), [((4,), "gsan"), ((0,), "")])
+def test_a_launch_without_programs_is_not_gsans(tmp_path, monkeypatch, grid, mode):
+    """GSan's clocks go from launch to launch, and no program would pass them on."""
+    monkeypatch.setattr(on_card.Sanitizers, "_not_followed", lambda *_: "")
+    modes = []
+    sanitizers = plugin(tmp_path, "", pool=object())
+    sanitizers.modes = ["gsan"]
+    launch = sanitizers._checking(lambda *_, **__: modes.append(triton.knobs.compilation.instrumentation_mode) or SimpleNamespace(asm={}))
+    launch(plain, torch.zeros(4), torch.zeros(4), grid=grid, warmup=False)
+    assert modes[-1] == mode
 
 
 def plugin(tmp_path, printed, pool):
