@@ -17,7 +17,7 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 from __future__ import annotations
 
 from kernels.attention.hopper.tile_order import tile_before
-from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
+from kernels.attention.hopper.tiles import AVAILABLE, barriers, jit, ring
 
 if AVAILABLE:
     from triton.experimental.gluon import language as gl
@@ -217,7 +217,7 @@ def attention_hopper_backward_kernel(
     start_ring = gl.allocate_shared_memory(gl.float32, [2 * STAGES, ROWS], lse_desc.layout)
     ds_ring = gl.allocate_shared_memory(dtype, [2 * STAGES, KEYS, ROWS], ds_layout)
     dq_smem = gl.allocate_shared_memory(gl.float32, [2, 1, 1, ROWS, D // 2], dq_desc.layout)
-    kv_full, _ = ring(1, 1, 1)
+    kv_full = barriers(1, 1)
     full, empty = ring(STAGES, 1, 2)
     ds_full, ds_empty = ring(STAGES, 2, 2)
     fence_async_shared()

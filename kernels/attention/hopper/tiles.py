@@ -44,14 +44,21 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 @jit
+def barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
+    """Return barriers that each complete a phase after so many arrivals.
+
+    Do not make any that nothing uses: the compiler would give its memory to the next ones, which is undefined while it holds a barrier.
+    """
+    made = gl.allocate_shared_memory(gl.int64, [COUNT, 1], hopper.mbarrier.MBarrierLayout())
+    for i in gl.static_range(COUNT):
+        hopper.mbarrier.init(made.index(i), count=ARRIVALS)
+    return made
+
+
+@jit
 def ring(STAGES: gl.constexpr, FILLS: gl.constexpr, CONSUMERS: gl.constexpr):
     """Return the (full, empty) barriers of a ring of buffers, with the arrivals that make a buffer full, and empty again."""
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], hopper.mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], hopper.mbarrier.MBarrierLayout())
-    for i in gl.static_range(STAGES):
-        hopper.mbarrier.init(full.index(i), count=FILLS)
-        hopper.mbarrier.init(empty.index(i), count=CONSUMERS)
-    return full, empty
+    return barriers(STAGES, FILLS), barriers(STAGES, CONSUMERS)
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor, widest: int) -> bool:

@@ -17,7 +17,7 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 from __future__ import annotations
 
 from kernels.attention.hopper.tile_order import next_tile
-from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
+from kernels.attention.hopper.tiles import AVAILABLE, barriers, jit, ring
 from kernels.attention.hopper.wide import add_product, cleared, finished, scores, store_parts
 
 if AVAILABLE:
@@ -100,6 +100,7 @@ def _values(dv_desc, scale_log2, smem, bars, sizes, CAUSAL: gl.constexpr, REST: 
     s = scores(k, q_ring.index(0).reshape([ROWS, D]), unset, REST)
     s = warpgroup_mma_wait(0, deps=(s,))
     p = _probabilities(s, start_ring.index(0), scale_log2, tile, block, CAUSAL)
+    fence_async_shared()  # the producer's copies come after these loads
     mbarrier.arrive(q_empty.index(0), count=1)
     p_ring.index(0).store(p)
     mbarrier.arrive(p_full.index(0), count=1)
@@ -116,6 +117,7 @@ def _values(dv_desc, scale_log2, smem, bars, sizes, CAUSAL: gl.constexpr, REST: 
         left, right = add_product(p_half, dout_ring.index(before).reshape([ROWS, DV]), left, right, V_REST)
         s = warpgroup_mma_wait(PENDING, deps=(s,))
         p = _probabilities(s, start_ring.index(stage), scale_log2, tile, block, CAUSAL)
+        fence_async_shared()
         mbarrier.arrive(q_empty.index(stage), count=1)
         mbarrier.wait(p_empty.index(p_stage), step // P_STAGES & 1 ^ 1)
         p_ring.index(p_stage).store(p)
@@ -162,6 +164,7 @@ def _keys(dk_desc, scale, smem, bars, sizes, CAUSAL: gl.constexpr, REST: gl.cons
     dp = scores(v, dout_ring.index(0).reshape([ROWS, DV]), unset, V_REST)
     dp = warpgroup_mma_wait(0, deps=(dp,))
     dp += gl.expand_dims(delta_ring.index(0).load(by_query), 0)
+    fence_async_shared()  # as in `_values`
     mbarrier.arrive(dout_empty.index(0), count=1)
     mbarrier.wait(p_full.index(0), 0)
     ds = p_ring.index(0).load(s_layout) * dp
@@ -178,6 +181,7 @@ def _keys(dk_desc, scale, smem, bars, sizes, CAUSAL: gl.constexpr, REST: gl.cons
         left, right = add_product(ds_half, q_ring.index(before).reshape([ROWS, D]), left, right, REST)
         dp = warpgroup_mma_wait(PENDING, deps=(dp,))
         dp += gl.expand_dims(delta_ring.index(stage).load(by_query), 0)
+        fence_async_shared()
         mbarrier.arrive(dout_empty.index(stage), count=1)
         # Give the queries back before P comes, which takes longer. The branch of this wait keeps the next one below: see `_values`.
         mbarrier.wait(q_full.index(stage), phase)
@@ -229,7 +233,7 @@ def attention_hopper_key_value_kernel(
     start_ring = gl.allocate_shared_memory(gl.float32, [STAGES, ROWS], start_desc.layout)
     delta_ring = gl.allocate_shared_memory(gl.float32, [STAGES, ROWS], delta_desc.layout)
     p_ring = gl.allocate_shared_memory(gl.float32, [2, ROWS, ROWS], p_layout)
-    kv_full, _ = ring(1, 1, 1)
+    kv_full = barriers(1, 1)
     q_full, q_empty = ring(STAGES, 1, 2)
     dout_full, dout_empty = ring(STAGES, 1, 2)
     p_full, p_empty = ring(2, 1, 1)

@@ -12,7 +12,7 @@ results are bitwise reproducible. Formula: Dao 2023 (arXiv 2307.08691), section 
 
 from __future__ import annotations
 
-from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
+from kernels.attention.hopper.tiles import AVAILABLE, barriers, jit, ring
 from kernels.attention.hopper.wide import add_product, cleared, finished, scores, store_parts
 
 if AVAILABLE:
@@ -190,7 +190,7 @@ def attention_hopper_query_kernel(
     dout_smem = gl.allocate_shared_memory(dtype, [2, 1, 1, ROWS, DV], dout_desc.layout)
     k_ring = gl.allocate_shared_memory(dtype, [2, 1, 1, KEYS, D], k_desc.layout)
     v_ring = gl.allocate_shared_memory(dtype, [V_STAGES, 1, 1, KEYS, DV], v_desc.layout)
-    q_full, _ = ring(1, 1, 1)
+    q_full = barriers(1, 1)
     k_full, k_empty = ring(2, 1, 2)
     v_full, v_empty = ring(V_STAGES, 1, 2)
     fence_async_shared()
