@@ -555,6 +555,7 @@ def interpreted(processors: int, card: Architecture, whole: Architecture) -> lis
         *language(),
         *hardware(processors, card),
         around(type(os.environ), "__getitem__", host_side.noting_who_asks, "who asks for the interpreter may choose the host for it"),
+        around(type(os.environ), "__iter__", host_side.noting_who_copies, "a copy of all variables asks for none"),
         # Host code asks what a kernel is, and reads its parameters and its source.
         add(InterpretedFunction, "__getattribute__", interpreter.own_attribute, "isinstance(kernel, triton.JITFunction) holds"),
         add(InterpretedFunction, "__getattr__", interpreter.attribute_of_compiled, "what it lacks comes from the kernel to be compiled"),

@@ -190,11 +190,23 @@ _ASKS = "TRITON_INTERPRET"
 _READS_FOR_OTHERS = ("os", "collections.abc", "_collections_abc", "triton.knobs")
 _OTHERS = {*sys.stdlib_module_names, "warpwave", "torch", "triton", "pytest", "_pytest", "pluggy", "numpy"}
 _asked: set[str] = set()  # files
+_copied: list[Iterator[tuple[int, str]]] = [iter(())]  # the names that who copies the environment reads next, numbered
+
+
+def noting_who_copies(names: Callable[[Any], Iterator[str]], environ: Any) -> Iterator[str]:
+    """Iterate over `os.environ`. Who then reads all of it, in that order, asks for nothing."""
+    listed = [*names(environ)]
+    _copied[0] = enumerate(listed)
+    return iter(listed)
 
 
 def noting_who_asks(read: Callable[[Any, str], str], environ: Any, name: str) -> str:
     """Read a variable of `os.environ`."""
-    frame: FrameType | None = sys._getframe(2) if name == _ASKS else None
+    number, expected = next(_copied[0], (0, ""))
+    if name != expected:
+        _copied[0] = iter(())
+    is_copied = name == expected and number > 0  # the first may be the only one
+    frame: FrameType | None = sys._getframe(2) if name == _ASKS and not is_copied else None
     while frame is not None and frame.f_globals.get("__name__") in _READS_FOR_OTHERS:
         frame = frame.f_back
     if frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] not in _OTHERS:

@@ -93,7 +93,9 @@ ANSWERS = {
     "(pack(torch.ones(2, 3, 1, device='cuda'), torch.tensor([3, 2]), True).batch_sizes * torch.ones(3)).is_cuda": "False",
     "[(each.cuda() + two('cuda')).is_cuda for each in [torch.Tensor([1, 2])]]": "[True]",
     "[(each.cuda(), each + two())[1].sum().item() for each in [torch.Tensor([1, 2])]]": "[5.0]",
-    "os.environ['TRITON_INTERPRET'] and (two() + two('cuda')).sum().item()": "4.0",  # who asks may have chosen the host
+    # Who asks for the interpreter may have chosen the host. Who copies all variables, to start a process, has not asked.
+    "(os.environ.copy(), dict(os.environ), {**os.environ}, list(os.environ.items()), os.environ | {}) and two() + two('cuda')": "RuntimeError",
+    "os.environ['TRITON_INTERPRET'] and (two() + two('cuda')).sum().item()": "4.0",
 }
 
 
