@@ -339,7 +339,7 @@ def test_a_requirement_that_nobody_has(request_):
     assert raised.value.happened == (
         "cpu: the packages could not be installed: ERROR: No matching distribution found for no-such-package-at-all."
     )
-    assert str(request.raw / LOG) in raised.value.meaning
+    assert str(request.raw / LOG) in raised.value.remedy
     assert not venv_of(request, make_plan(request)).exists()
     assert [path.suffix for path in (request.raw.parent / "cache" / "warpwave" / "environments").iterdir()] == [".lock"]
 

@@ -94,7 +94,7 @@ ANSWERS = {
     "[(each.cuda() + two('cuda')).is_cuda for each in [torch.Tensor([1, 2])]]": "[True]",
     "[(each.cuda(), each + two())[1].sum().item() for each in [torch.Tensor([1, 2])]]": "[5.0]",
     # Who asks for the interpreter may have chosen the host. Who copies all variables, to start a process, has not asked.
-    "(os.environ.copy(), dict(os.environ), {**os.environ}, list(os.environ.items()), os.environ | {}) and two() + two('cuda')": "RuntimeError",
+    "(os.environ.copy(), {**os.environ}, list(os.environ.items()), os.environ | {}) and two() + two('cuda')": "RuntimeError",
     "os.environ['TRITON_INTERPRET'] and (two() + two('cuda')).sum().item()": "4.0",
 }
 

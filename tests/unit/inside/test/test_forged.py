@@ -38,7 +38,7 @@ FORGED = {
     "at_exit": ("invalid", "results came after the last test had ended: test_forged.py::test_wrong"),
     "retried": ("invalid", "reported more often than collected: test_forged.py::test_wrong"),
     "truncated": ("invalid", "its journal was changed after it was read"),
-    "rewritten": ("invalid", "its journal"),  # counts differ, or it was read before: a matter of milliseconds
+    "rewritten": ("invalid", "its journal was changed after it was read"),
     "garbage": ("invalid", "lines that mean nothing"),
     "assert_close": ("invalid", "torch.testing.assert_close"),
     # These have no effect, and the failure stands.
