@@ -339,7 +339,7 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
     tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
 def test_add(record_property):
     record_property("cards", os.environ.get("CUDA_VISIBLE_DEVICES", "") + "/" + os.environ.get("ROCR_VISIBLE_DEVICES", ""))
-    x, y = torch.rand(300), torch.rand(300)
+    x, y = torch.rand(300, device="cuda"), torch.rand(300, device="cuda")
     out = torch.empty_like(x)
     add[(3,)](x, y, out, 300, BLOCK=128)
     assert torch.equal(out, x + y)

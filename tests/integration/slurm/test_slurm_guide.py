@@ -42,5 +42,7 @@ def test_the_guide_does_what_it_says(tmp_path):
 
     assert "h100" in ran[0]
     assert "All tests that ran pass on try" in ran[1]
-    assert "submitted Slurm job 2_" in ran[2]
+    assert "All tests that ran pass on try" in ran[2]
+    logs = sorted(tmp_path.glob("runs/*/logs/try-*of2.log"))  # a job a shard
+    assert ["submitted Slurm job" in log.read_text() for log in logs] == [True, True]
     assert len(ran) == 3

@@ -43,7 +43,7 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
 def test_add(device="cpu"):
-    x, y = torch.rand(100), torch.rand(100)
+    x, y = torch.rand(100, device="cuda"), torch.rand(100, device="cuda")
     out = torch.empty_like(x)
     add[(2,)](x, y, out, 100, BLOCK=64)
     torch.testing.assert_close(out, x + y)
