@@ -42,7 +42,7 @@ import pytest, torch, triton, triton.language as tl
 def add(x, y, out, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
-def test_add(device="cpu"):
+def test_add():
     x, y = torch.rand(100, device="cuda"), torch.rand(100, device="cuda")
     out = torch.empty_like(x)
     add[(2,)](x, y, out, 100, BLOCK=64)
