@@ -9,6 +9,7 @@ product has, all four must agree bit for bit. Prints each disagreement with its 
 # ruff: noqa: E501 - it finds its modules first; a step is a line
 import argparse
 import linecache
+import multiprocessing
 import os
 import random
 import subprocess
@@ -31,6 +32,7 @@ from machine_code import WAVES, compiled, pack
 from warpwave.emulator import EmulatorError, Found, Launch, execute, load
 
 SIZE = 32
+LIMIT_S = 60.0  # of a program on a card: nearly all take less than 3
 ROWS, COLUMNS = np.arange(SIZE)[:, None], np.arange(SIZE)[None, :]
 # A step of whole numbers: Triton's expression of {a}, {b} and a constant {k}, and numpy's; then one of small floats.
 WHOLE: dict[str, tuple[str, Callable[[Any, Any, int], Any]]] = {
@@ -162,6 +164,26 @@ def compared(number: int, run: Callable[[Any, dict[str, torch.Tensor], int], lis
     return f"{differ[0]} of 1024 elements and {differ[1]} of 64 counts differ" if any(differ) else ""
 
 
+def on_card(number: int, card: str) -> str:
+    """Compare in a process of its own: Triton's compiler may end it, or never end itself."""
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe(duplex=False)
+
+    def run() -> None:
+        theirs.send(compared(number, lambda function, tensors, warps: by_emulator(function, card, tensors, warps)))
+
+    process = fork.Process(target=run)
+    process.start()
+    theirs.close()
+    try:
+        return ours.recv() if ours.poll(LIMIT_S) else f"no result within {LIMIT_S} s"
+    except EOFError:
+        return "its process ended without a result"
+    finally:
+        process.kill()
+        process.join()
+
+
 def interpret() -> None:
     """Execute the programs whose numbers come in; Triton decides for a whole process whether it interprets."""
     for line in sys.stdin:
@@ -174,9 +196,7 @@ def one(number: int, cards: list[str], counts: Counter[str], interpreter: subpro
     assert interpreter.stdin is not None and interpreter.stdout is not None  # noqa: PT018
     interpreter.stdin.write(f"{number}\n")
     interpreter.stdin.flush()
-    wrong = {
-        card: compared(number, lambda function, tensors, warps, card=card: by_emulator(function, card, tensors, warps)) for card in cards
-    }
+    wrong = {card: on_card(number, card) for card in cards}
     wrong["interpreter"] = interpreter.stdout.readline().strip()
     counts.update(name for name, *_ in plan)
     return [f"program {number}, {who}, {warps} warps: {what}\n{source}" for who, what in wrong.items() if what]

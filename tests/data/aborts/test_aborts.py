@@ -1,10 +1,11 @@
-"""What AMD's runtime prints before it aborts the process, as users have reported it; and a compiler that aborts.
+"""What AMD's runtime prints before it aborts the process, as users have reported it; and compilers that abort or never end.
 
 The hang: github.com/komikndr/raylight/issues/102. The fault: github.com/ROCm/legacy-rocm-build/issues/4021.
 """
 
 import os
 import sys
+import time
 import types
 
 import pytest
@@ -25,12 +26,18 @@ def kernel():
     pass
 
 
+def endless_kernel():
+    pass
+
+
+ENDS = {kernel: os.abort, endless_kernel: lambda: time.sleep(600)}
 sys.modules["triton.compiler"] = types.ModuleType("triton.compiler")
-sys.modules["triton.compiler"].compile = lambda source: os.abort() if source.fn.fn is kernel else None
+sys.modules["triton.compiler"].compile = lambda source: ENDS.get(source.fn.fn, int)()
 
 
-def test_compiler():
-    for function in (test_abort, kernel):
+@pytest.mark.parametrize("last", ENDS, ids=["aborts", "hangs"])
+def test_compiler(last):
+    for function in (test_abort, last):
         sys.modules["triton.compiler"].compile(types.SimpleNamespace(fn=types.SimpleNamespace(fn=function)))
 
 

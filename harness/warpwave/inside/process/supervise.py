@@ -197,8 +197,9 @@ def _run_worker(
         raise
     finally:
         end(worker, _GRACE_S)
+    during = f" while {compiling} was compiled" if compiling else ""
     if timed_out:
-        reason = f"it ran longer than {case_limit_s:g} s" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
+        reason = f"it ran longer than {case_limit_s:g} s{during}" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
         return False, Death(running, Verdict.TIMEOUT, reason)
     if lost:
         return False, Death(None, Verdict.INFRA, lost)
@@ -208,7 +209,7 @@ def _run_worker(
     if worker.returncode == UNWRITABLE:
         # Whichever test was running could not report its result.
         raise OSError(errno.ENOSPC, "no space left for the results")
-    how = describe_exit(worker.returncode or 0) + (f" while {compiling} was compiled" if compiling else "")
+    how = describe_exit(worker.returncode or 0) + during
     if worker.returncode == -signal.SIGKILL and memory_kills() > kills:
         return False, Death(running, Verdict.OOM, f"its process {how}: {past_memory_limit()}", by_others=True)
     return False, Death(running, Verdict.CRASHED, f"its process {how}", by_others=worker.returncode == -signal.SIGKILL)

@@ -40,7 +40,7 @@ from warpwave.inside.process.outcomes import describe, statement, with_child
 from warpwave.inside.process.supervise import Death, _explain
 from warpwave.inside.test import pytest_plugin
 from warpwave.inside.watchdog import watch
-from warpwave.records import OVERFULL, OVERTIME, DeviceFacts, Stage, StageReport, Verdict, to_json
+from warpwave.records import OVERFULL, OVERTIME, DeviceFacts, Limits, Stage, StageReport, Verdict, to_json
 from warpwave.records.isolated import isolated
 from warpwave.run import run_target
 
@@ -456,15 +456,18 @@ def test_an_abort_for_want_of_a_card_is_no_failure(run_inside, tmp_path):
 def test_a_runtime_that_aborts_is_understood(run_inside, data):
     """The signal is the same; what the runtime printed tells a hang of the GPU from a fault of the kernel."""
     faults = {pattern: Verdict(verdict) for pattern, verdict in load_targets()["rocm"].probe.faults.items()}
-    found = outcomes(run_inside(data / "aborts", Stage.TEST, light=True, benches=(), interpret=False, device_faults=faults))
+    options = {"benches": (), "interpret": False, "device_faults": faults, "limits": Limits(test_s=3.0)}
+    found = outcomes(run_inside(data / "aborts", Stage.TEST, light=True, **options))
 
     assert {name: verdict for name, (verdict, _) in found.items()} == {
         "test_abort[hang]": "gpu-hang",
         "test_abort[fault]": "crashed",
-        "test_compiler": "crashed",
+        "test_compiler[aborts]": "crashed",
+        "test_compiler[hangs]": "timeout",
         "test_after": "passed",
     }
-    assert "SIGABRT while `kernel` (test_aborts.py:" in found["test_compiler"][1]
+    assert "SIGABRT while `kernel` (test_aborts.py:" in found["test_compiler[aborts]"][1]
+    assert "longer than 3 s while `endless_kernel` (test_aborts.py:" in found["test_compiler[hangs]"][1]
     assert "was compiled" not in found["test_abort[fault]"][1]
     assert "SIGABRT" in found["test_abort[hang]"][1]
     assert "GPU Hang" in found["test_abort[hang]"][1]
