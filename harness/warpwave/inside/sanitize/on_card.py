@@ -255,7 +255,8 @@ def _chosen(modes: Sequence[str], asked: str) -> list[str]:
 
     Compiled into one kernel, the two report races of accesses that only one program makes (Triton 3.9).
     """
-    return [mode for mode in modes if mode != ("consan" if "gsan" in asked and "gsan" in modes else "gsan")]
+    left_out = "consan" if "gsan" in asked and "gsan" in modes else "gsan"
+    return [mode for mode in modes if mode != left_out]
 
 
 def _of_triton(target: Any) -> list[str]:
