@@ -163,6 +163,13 @@ def _put_part(result, x, part, at, buffer, ADD: gl.constexpr):
 
 
 @gluon.jit
+def _after_odd(PARTS: gl.constexpr):
+    """Wait for the stores of the tile before where its last part and this tile's first one have the same buffer."""
+    if PARTS % 2:
+        tma.store_wait(0)
+
+
+@gluon.jit
 def _finish(x, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr):
     """Apply the activation to a part of a tile and write it to memory."""
     out, saved = results
@@ -201,10 +208,11 @@ def _zeros(ROWS: gl.constexpr, COLUMNS: gl.constexpr):
 
 
 @gluon.jit
-def _columns_of_bias(ptr, column, N, COLUMNS: gl.constexpr):
+def _columns(ptr, column, N, COLUMNS: gl.constexpr, stride=1):
+    """Load a number for each column, in a layout that takes few registers."""
     dense: gl.constexpr = gl.BlockedLayout([max(1, COLUMNS // 128)], [32], [4], [0])
     columns = column + gl.arange(0, COLUMNS, dense)
-    return gl.load(ptr + columns, mask=columns < N, other=0.0)
+    return gl.load(ptr + columns * stride, mask=columns < N, other=0.0)
 
 
 @gluon.jit
@@ -291,7 +299,7 @@ def _multiply(
         for i in gl.static_range(len(b_bufs)):
             accs += (_zeros(ROWS, b_bufs[i].shape[AXIS]),)
             if BIAS:
-                biases += (_columns_of_bias(bias_ptr, column + i * FIRST_N, N, b_bufs[i].shape[AXIS]),)
+                biases += (_columns(bias_ptr, column + i * FIRST_N, N, b_bufs[i].shape[AXIS]),)
         if SPREAD:
             for i in range(hiding):
                 for j in gl.static_range(SPREAD):
@@ -321,6 +329,7 @@ def _multiply(
             parts = ()
             for i in gl.static_range(len(accs)):
                 parts += _split(accs[i], accs[i].shape[1] // PART_N)
+            _after_odd(PARTS)
             for i in gl.static_range(PARTS):
                 _finish(parts[i], i, at, results, staging, ACTIVATION, SAVE, ADD)
     if SPREAD:
