@@ -22,9 +22,10 @@ BLOCK_SIZE = 1024
 # what they choose takes 1.03 times as long as the best of up to 135 tiles and parts, and at most 1.15. Of equal tiles, the first is taken.
 _STEP = 64 * 128 * 2
 _FIRST, _SECOND, _WAIT, _WAIT_SCALED = 6, 6, 0.2, 0.9
-# What a tile of warpgroups waits for in a step, in nanoseconds of an H200: to fetch its rows and columns, or for its products. A tile whose
-# columns are in two pieces reads its rows twice for the products, and a finished one is not written behind the next.
-_START, _FETCH, _PRODUCTS, _TWICE, _EXPOSED = 94, 1.05, 1 / 52, 1 / 46, 1700
+# Nanoseconds of an H200 for a tile of warpgroups beside its steps: what it takes to begin and finish it, and for each of its numbers.
+_FINISH, _FINISHED = 300, 0.052
+# Nanoseconds of a step whose rows or columns are slow to fetch: to begin, and for each of both as often as `Layout.fetching` says.
+_START, _FETCH = 94, 1.05
 # The least steps of a share of a sum, and the most shares; and the nanoseconds that it takes to start the kernel that adds them up, and for
 # each number to be written and read in fp32.
 _LEAST, _MOST_SHARES, _SHARING, _SHARED = 8, 16, 4000, 0.0043
@@ -39,14 +40,14 @@ def shared(tile: Specialized, on: Card, tiles: int, k: int, fetching: tuple[int,
     """
     whole, over = divmod(tiles, on.processors)
     steps, least = cdiv(k, tile.k), max(_LEAST, 2 * tile.n // tile.part_n)  # a tile that is held back is finished meanwhile
-    in_pieces = len(tile.pieces) > 1
-    products = _TWICE if in_pieces and tile.m > 64 else _PRODUCTS
-    step = max(_START + _FETCH * (fetching[0] * tile.m + fetching[1] * tile.n), products * tile.m * tile.n)
-    waves = whole + (over > 0)
-    best = 1, waves * steps * step + (_EXPOSED * (waves - 1) if in_pieces else 0)
-    for count in range(2, min(_MOST_SHARES, on.processors // over, steps // least) + 1 if over and not in_pieces else 0):
+    numbers, step, finish = tile.m * tile.n, tile.step, _FINISH + _FINISHED * tile.m * tile.n
+    if fetching != (1, 1):
+        step = max(step, _START + _FETCH * (fetching[0] * tile.m + fetching[1] * tile.n))
+    best = 1, (whole + (over > 0)) * (steps * step + finish)
+    # A tile whose columns are in two pieces has no shares.
+    for count in range(2, min(_MOST_SHARES, on.processors // over, steps // least) + 1 if over and len(tile.pieces) == 1 else 0):
         share = cdiv(steps, count)
-        cost = (whole * steps + share) * step + _SHARING + over * count * tile.m * tile.n * _SHARED
+        cost = (whole * steps + share) * step + whole * finish + _SHARING + over * count * numbers * _SHARED
         if steps - (count - 1) * share >= least and cost < best[1]:  # the last share is what the others leave
             best = count, cost
     return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -11,8 +12,9 @@ from kernels.configs.matmul import Specialized
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound
 from kernels.matmul.layout import Layout
-from kernels.matmul.specialized import box, sums_of_shares
+from kernels.matmul.specialized import ROWS_OF_WARPS, box, sums_of_shares
 from kernels.matmul.split import shared
+from kernels.matmul_fp8.scaled_mm import BLOCK
 from kernels.matmul_fp8.warp_specialized import scaled_mm_specialized_kernel
 
 
@@ -26,11 +28,23 @@ def specialized(
     blocks: bool,
 ) -> Callable[..., None]:
     """Return the launch for operands that TMA can reach; `b` is (N, K)."""
-    (m, k), n, half_m = a.shape, b.shape[0], tile.m // 2
+    (m, k), n = a.shape, b.shape[0]
     part_n = tile.part_n * 2 // dtypes[2].itemsize
-    of_a, of_b = box(a, (half_m, tile.k), dtypes[0]), box(b, (tile.n, tile.k), dtypes[1])
-    of_out = box(Layout((m, n), (n, 1)), (half_m, part_n), dtypes[2])
-    options = {"STAGES": tile.stages, "GROUP_M": tile.group_m, "BLOCKS": blocks, "num_warps": 4, "maxnreg": 168}
+    # Registers hold one short sum beside the tile, so a piece of the columns has 128 at most.
+    pieces = (BLOCK, BLOCK) if tile.n == 2 * BLOCK else tile.pieces
+    of_a = box(a, (ROWS_OF_WARPS, tile.k), dtypes[0])
+    of_b, *of_more = (box(b, (piece, tile.k), dtypes[1]) for piece in pieces)
+    of_out = box(Layout((m, n), (n, 1)), (ROWS_OF_WARPS, part_n), dtypes[2])
+    options = {
+        "BLOCK_N": tile.n,
+        "HALVES": tile.m // ROWS_OF_WARPS,
+        "GROUP": math.gcd(tile.n, BLOCK) if blocks else BLOCK,
+        "STAGES": tile.stages,
+        "GROUP_M": tile.group_m,
+        "BLOCKS": blocks,
+        "num_warps": 4,
+        "maxnreg": 168,
+    }
     tiles = cdiv(m, tile.m) * cdiv(n, tile.n)
     count = shared(tile, on, tiles, k)[0]
     over = tiles % on.processors if count > 1 else 0
@@ -39,7 +53,7 @@ def specialized(
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> None:
         parts = torch.empty((over, count, tile.m, tile.n), dtype=torch.float32, device=out.device) if over else None
-        bound(of_a(a), of_b(b), of_out(out), scale_a, scale_b, parts, m, n, k, count, *strides)
+        bound(of_a(a), of_b(b), of_more[0](b) if of_more else None, of_out(out), scale_a, scale_b, parts, m, n, k, count, *strides)
         if over:
             add_up(out, out, parts, out, tiles - over, m, n)
 

@@ -9,6 +9,7 @@ import torch
 
 from kernels.configs import card, choose
 from kernels.configs.matmul_fp8 import FNUZ, MATMUL_FP8, OCP, Config
+from kernels.matmul.layout import Layout
 from kernels.matmul_fp8 import scaled_mm
 from kernels.matmul_fp8.scaled_mm import BLOCK, _scaled_mm
 
@@ -90,6 +91,31 @@ def test_large_products(m, n, k, blocks, usual, device, judge):
     m, n, k = (m, n, k) if device.type == "cuda" else (m // 40, n // 40, k // 40)
     a, b = drawn((m, k), usual, device), drawn((n, k), usual, device).t()
     check(judge, a, b, *scales(m, n, k, blocks, device))
+
+
+@pytest.mark.parametrize("tile", MATMUL_FP8["sm_90"].specialized, ids=lambda tile: f"{tile.m}x{tile.n}")
+@pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
+def test_each_tile_multiplies_alike(tile, blocks, usual, device, judge):
+    """Of one tile, and of several for each program; with columns that begin and end within a block of scales."""
+    if device.type != "cuda" or not choose(MATMUL_FP8).specialized:
+        pytest.skip("its kernel is for Hopper")
+    from kernels.matmul_fp8.specialized import specialized
+
+    for m, n, k in ((300, 1008, 528), (1100, 3024, 272)):
+        a, b = drawn((m, k), usual, device), drawn((n, k), usual, device)
+        by = scales(m, n, k, blocks, device)
+        strides = tuple(0 if size == 1 else step for x in by for size, step in zip(x.shape, x.stride(), strict=True))
+        out = torch.full((m, n), torch.nan, device=device, dtype=torch.bfloat16)
+        specialized(tile, card(), (usual, usual, out.dtype), Layout.of(a), Layout.of(b), strides, blocks)(a, b, out, *by)
+        judge(out, meant(a, b.t(), *by, torch.float32).bfloat16(), meant(a, b.t(), *by, torch.float64))
+
+
+def test_tiles_of_warpgroups_fit():
+    """Beside two buffers of a part for each warpgroup are barriers, and the scales of each step: of its rows, and two of its columns."""
+    for tile in MATMUL_FP8["sm_90"].specialized:
+        staged = 2 * 2 * 64 * tile.part_n * 2
+        of_stage = (tile.m + tile.n) * tile.k + 4 * (tile.m + 2) + 2 * 8
+        assert tile.stages * of_stage + staged + 512 <= 232448
 
 
 def test_a_long_sum(usual, device):
