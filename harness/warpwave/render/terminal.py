@@ -183,8 +183,20 @@ class _Grouped:
             label = Text("\n").join([Text(title, "bold"), *map(Text, [*[""] * (tallest - 1 - len(words)), *words])])
             table.add_column(label, overflow="fold", max_width=_NAME if column == 0 else None)
         for row in rows:
-            table.add_row(*(_text(row[column]) for column in labels))
+            table.add_row(*(_text(row[column]) if column else _in_words(_text(row[0])) for column in labels))
         return table
+
+
+def _in_words(names: Text) -> Text:
+    """Break names that are wider than their column between words, and indent what follows."""
+    lines: list[Text] = []
+    for name in names.split("\n"):
+        while len(name) > _NAME and (end := max(name.plain.rfind(mark, 3, _NAME) for mark in "_. /") + 1):
+            head, name = name.divide([end])
+            lines.append(head)
+            name = Text("  ").append_text(name)
+        lines.append(name)
+    return Text("\n").join(lines)
 
 
 def _stacked(head: str) -> list[str]:

@@ -55,6 +55,20 @@ def test_a_terminal_has_every_card_beside_every_function(width):
     assert text.count("✓ 34 50%") >= 3 * len(CARDS) - 1
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("softmax_of_fp32_forward_kernel", ["softmax_of_fp32_forward_", "  kernel"]),
+        ("softmax_" + "b" * 40, ["softmax_", "  " + "b" * 26, "b" * 14]),
+    ],
+)
+def test_a_long_name_breaks_between_words(name, lines):
+    code = tuple(compiled(card.architecture, function=name, origin=TEST, occupancy=0.5, binary_hash="a") for card in CARDS)
+    text = terminal(package(compiled=(*package().compiled, *code)), width=120).splitlines()
+    first = next(position for position, line in enumerate(text) if line.startswith(lines[0]))
+    assert [line.partition("✓")[0].rstrip() for line in text[first : first + len(lines)]] == lines
+
+
 def test_the_legend_explains_only_what_is_there():
     """A dash stands for a function that was not launched for a card."""
     assert "-: not" not in terminal(package())
