@@ -294,7 +294,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine], limit: str) -> l
         (failed, "test", "fails", "fail", ""),
         (unloaded, "benchmark file", "does", "do", " not load"),
         (_origins(comparison), "case", "fails", "fail", " in host code"),
-        ({} if limit else _kernels(comparison, _is_uncompiled), "kernel", "does", "do", f" not compile for {cards(_is_uncompiled)}"),
+        ({} if limit else _kernels(comparison, is_uncompiled), "kernel", "does", "do", f" not compile for {cards(is_uncompiled)}"),
         ({} if limit else _kernels(comparison, _is_refused), "kernel", "cannot", "cannot", f" be launched on {cards(_is_refused)}"),
         (_by_target(comparison, (target for target, _ in gated)), "kernel", "breaks", "break", gate),
         (unmeasured, "point", "could", "could", " not be measured"),
@@ -400,7 +400,8 @@ def _is_uncompiled_or_refused(made: CompiledKernel) -> bool:
     return made.verdict in FAILING and not made.only_gates
 
 
-def _is_uncompiled(made: CompiledKernel) -> bool:
+def is_uncompiled(made: CompiledKernel) -> bool:
+    """Return whether the compiler gave no binary."""
     return _is_uncompiled_or_refused(made) and made.function != HOST_CODE and not made.binary_hash
 
 

@@ -26,7 +26,8 @@ _CAUSES = (
     (re.compile(r"Input shapes should have M|only .* operands? .* dot|\bdot\b.*(support|dtype|type)", re.IGNORECASE), "no such `dot`"),
     (re.compile(r"static_assert|CompileTimeAssertionFailure"), "static_assert"),
     (re.compile(r"out of resource", re.IGNORECASE), "resources"),
-    (re.compile(r"process exited"), "process died"),
+    (re.compile(r"process exited|process .* while .* was compiled"), "process died"),
+    (re.compile(r"ran longer than"), "too long"),
 )
 _RAISED = re.compile(r"(?:raises |^)(\w+(?:Error|Failure|Exception|Exit|Warning))\b")
 

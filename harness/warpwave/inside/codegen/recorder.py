@@ -310,7 +310,7 @@ def announced(src: Any, journal: Journal) -> Iterator[None]:
     """Tell the journal what is compiled: the compiler may end the process."""
     code = getattr(getattr(getattr(src, "fn", None), "fn", None), "__code__", None)
     place = f"`{code.co_name}` ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else "a kernel"
-    journal.write("compiling", kernel=place)
+    journal.write("compiling", kernel=place, function=code.co_name if code else "")
     try:
         yield
     finally:

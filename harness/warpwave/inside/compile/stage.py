@@ -275,7 +275,7 @@ def compile_all(job: Job) -> StageReport:
         if is_last(job.limits.budget) and not (folder / f"journal-{card.name}.jsonl").exists():
             notes[f"{BUDGET_UP} before all tests were compiled"] = None
             return
-        fresh = _fresh_rows()
+        fresh = _fresh_rows(job.declared.names)
 
         def on_event(event: Event) -> None:
             with lock:
@@ -363,7 +363,7 @@ def _report(
     return doubted(mostly_run(report, cases), wrong)
 
 
-def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
+def _fresh_rows(own: Iterable[str]) -> Callable[[Event, Architecture], list[CompiledKernel]]:
     """Return `_rows` without duplicates: a new worker starts empty and compiles again what an earlier one compiled."""
     earlier: set[str] = set()
     current: set[str] = set()
@@ -371,7 +371,7 @@ def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
     def rows(event: Event, card: Architecture) -> list[CompiledKernel]:
         if event["event"] == "worker":
             earlier.update(current)
-        found = [(row, key(row)) for row in _rows(event, card)]
+        found = [(row, key(row)) for row in _rows(event, card, own)]
         current.update(identity for row, identity in found if row.function != HOST_CODE)
         return [row for row, identity in found if identity not in earlier]
 
@@ -384,16 +384,19 @@ def _once(rows: list[CompiledKernel]) -> list[CompiledKernel]:
     return [row for row in rows if last[same(row)] == key(row)]
 
 
-def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
-    """Return the row of an event: a compiled kernel, a point whose host code could not run, or a case that killed its worker."""
+def _rows(event: Event, card: Architecture, own: Iterable[str]) -> list[CompiledKernel]:
+    """Return the row of an event: a compiled kernel, a point whose host code could not run, or a case that killed its worker.
+
+    If the worker was compiling then, the row is that kernel's: it does not compile.
+    """
     if event["event"] == "kernel":
         return [CompiledKernel(**{**event["row"], "verdict": Verdict(event["row"]["verdict"])})]
     if event["event"] == "death" or (event["event"] == "finish" and event.get("reason")):
-        kernel = event.get("kernel") or event["id"].split("/")[0].split()[0]
+        kernel = event.get("kernel") or kernel_of(event["id"].partition("::")[0].split()[0], own)
         verdict = Verdict(event["verdict"])
         why = NotRun(event["not_run"]) if event.get("not_run") else None
         told = {"origin": event["id"], "reason": event["reason"], "not_run": why, "card": card.card}
-        return [CompiledKernel(kernel, HOST_CODE, card.name, verdict, **told)]
+        return [CompiledKernel(kernel, event.get("compiling") or HOST_CODE, card.name, verdict, **told)]
     return []
 
 

@@ -60,13 +60,14 @@ OnEvent = Callable[[Event], None]
 class Death:
     """A worker that did not reach its end. `case` is the culprit, or None if it died outside of any case.
 
-    `by_others`: other processes on the same machine or device may have caused it.
+    `by_others`: other processes on the same machine or device may have caused it. `compiling`: the kernel that it was compiling.
     """
 
     case: str | None
     verdict: Verdict
     reason: str
     by_others: bool = False
+    compiling: str = ""
 
 
 def supervise(
@@ -114,6 +115,8 @@ def supervise(
                 fields = {"id": death.case, "verdict": death.verdict.value, "reason": death.reason}
                 if death.verdict is Verdict.NOT_RUN:
                     fields["not_run"] = NotRun.NOT_PRETENDED.value
+                elif death.compiling:
+                    fields["compiling"] = death.compiling
                 journal.write("death", **fields)
                 on_event({"event": "death", **fields})
     found = audit.findings(tail)
@@ -158,7 +161,7 @@ def _run_worker(
     audit.begin()
     # A new worker compiles and loads again what an earlier one had. This line tells readers of the journal.
     journal.write("worker")
-    running, last, lost, compiling, timed_out = None, "", "", "", False
+    running, last, lost, compiling, place, timed_out = None, "", "", "", "", False
     kills = memory_kills()
     worker = start(journal.path, log)
     since = _Clock(worker.pid)
@@ -176,7 +179,7 @@ def _run_worker(
                     elif kind == "lost":
                         lost = event["reason"]
                     elif kind == "compiling":
-                        compiling = event["kernel"]
+                        compiling, place = event.get("function", ""), event["kernel"]
                     on_event(event)
                 since = _Clock(worker.pid) if moved else since
             if exited:
@@ -197,10 +200,10 @@ def _run_worker(
         raise
     finally:
         end(worker, _GRACE_S)
-    during = f" while {compiling} was compiled" if compiling else ""
+    during = f" while {place} was compiled" if place else ""
     if timed_out:
         reason = f"it ran longer than {case_limit_s:g} s{during}" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
-        return False, Death(running, Verdict.TIMEOUT, reason)
+        return False, Death(running, Verdict.TIMEOUT, reason, compiling=compiling)
     if lost:
         return False, Death(None, Verdict.INFRA, lost)
     if running is None and last in ("end", "poisoned", "postponed"):
@@ -212,7 +215,8 @@ def _run_worker(
     how = describe_exit(worker.returncode or 0) + during
     if worker.returncode == -signal.SIGKILL and memory_kills() > kills:
         return False, Death(running, Verdict.OOM, f"its process {how}: {past_memory_limit()}", by_others=True)
-    return False, Death(running, Verdict.CRASHED, f"its process {how}", by_others=worker.returncode == -signal.SIGKILL)
+    killed = worker.returncode == -signal.SIGKILL
+    return False, Death(running, Verdict.CRASHED, f"its process {how}", by_others=killed, compiling=compiling)
 
 
 @contextlib.contextmanager

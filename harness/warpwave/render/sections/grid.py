@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import fields
 
+from warpwave.compare.answer import is_uncompiled
 from warpwave.compare.model import Comparison, Fit, Grid, GridCell, Right, TargetSummary
 from warpwave.records import GateLimits, Gates, NotRun, Verdict, grouped, plural, reasons
 from warpwave.render.sections.model import Bit, Line, Section, name, say
@@ -92,6 +93,7 @@ def _gates(comparison: Comparison) -> list[Line]:
     if not judged:
         return []
     total = sum(count for target in judged for word, count in target.compiled.items() if word != Verdict.NOT_RUN.value)
+    total -= sum(cell.target in {target.target for target in judged} and is_uncompiled(cell.compiled) for cell in comparison.compiled_cells)
     broken = sum(target.only_gates for target in judged)
     known = sum(target.compiled.get(Verdict.KNOWN.value, 0) for target in judged)
     names = ", ".join(dict.fromkeys(gate for target in judged if target.gates for gate in _closed(target.gates)))

@@ -19,11 +19,12 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 import command
 from slow_cases import slow_but
 
+from warpwave.compare.grid import cause
 from warpwave.config.targets import load_targets
 from warpwave.inside.compile.candidates import Candidates, Discarded, _Launch, key
 from warpwave.inside.compile.stage import _as_expected
 from warpwave.inside.process.journal import Audit
-from warpwave.records import ADVICE, OPEN, BenchScript, CompiledKernel, Gates, NotRun, Stage, Verdict, dump
+from warpwave.records import ADVICE, OPEN, BenchScript, CompiledKernel, Gates, Limits, NotRun, Stage, Verdict, dump
 
 BOTH = ("sm_90", "gfx942")
 
@@ -309,6 +310,27 @@ def test_what_needs_another_launch_or_is_remembered_keeps_its_rows(judged):
 def test_where_nothing_is_clean_the_kernel_fails(judged, launch, failed):
     """All candidates spill, the only one that pruning leaves does, or nobody tunes."""
     assert verdicts(judged[1][launch]) == {("failed", None): failed}
+
+
+def test_a_kernel_whose_compiler_never_ends_does_not_compile(run_inside, tmp_path):
+    """It is that kernel's fault, and no host code's; what the other test launches is compiled."""
+    (tmp_path / "test_ends.py").write_text(
+        "import torch, triton\nimport triton.language as tl\n"
+        "@triton.constexpr_function\ndef endless(n):\n    while n:\n        n += 1\n    return n\n"
+        "@triton.jit\ndef endless_kernel(x, N: tl.constexpr):\n    n: tl.constexpr = endless(N)\n    tl.store(x + tl.arange(0, n), 1.0)\n"
+        "@triton.jit\ndef kernel(x, N: tl.constexpr):\n    tl.store(x + tl.arange(0, N), 1.0)\n"
+        "def test_never():\n    endless_kernel[(1,)](torch.zeros(64, device='cuda'), 64)\n"
+        "def test_ends():\n    kernel[(1,)](torch.zeros(64, device='cuda'), 64)\n"
+    )
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+    output = run_inside(tmp_path, Stage.COMPILE, architectures=cards, benches=(), limits=Limits(test_s=5.0))
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+    found = {row["function"]: (row["verdict"], row["kernel"]) for row in rows}
+
+    assert found == {"endless_kernel": ("timeout", "ends"), "kernel": ("passed", "ends")}
+    reason = next(row["reason"] for row in rows if row["verdict"] == "timeout")
+    assert reason == "it ran longer than 5 s while `endless_kernel` (test_ends.py:8) was compiled"
+    assert cause(reason) == "too long"
 
 
 @pytest.mark.slow
