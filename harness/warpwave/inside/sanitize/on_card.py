@@ -129,31 +129,32 @@ class Sanitizers:
         from triton.runtime import _allocation, driver
         from triton.runtime.jit import JITFunction
 
-        self.modes = _chosen(_of_triton(driver.active.get_current_target()), knobs.compilation.instrumentation_mode)
+        here = _of_triton(driver.active.get_current_target())
+        self.modes = _chosen(here, knobs.compilation.instrumentation_mode)
         # Their checks need memory of their own. A contextvar would not reach the package's threads.
         _allocation.NullAllocator.__call__ = lambda self, size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8)
-        if "gsan" in self.modes:
-            self._follow_memory()
+        if "gsan" in self.modes and not self._follow_memory():
+            self.modes = _chosen(here, "")
         knobs.compilation.instrumentation_mode = self._usual()  # of what is compiled now and launched later, too
         JITFunction.run = self._checking(JITFunction.run)  # type: ignore[method-assign,unused-ignore]
         self._none = f"Triton {__version__} has no sanitizer for this card"
         words = "; ".join(_FINDS[mode] for mode in self.modes)
         self.journal.write("note", text=f"Triton {__version__}: {words}" if words else self._none)
 
-    def _follow_memory(self) -> None:
-        """Take tensors from memory that GSan keeps records of, in all threads; without a C++ compiler, do without GSan."""
+    def _follow_memory(self) -> bool:
+        """Take tensors from memory that GSan keeps records of, in all threads. Return whether it can: it needs a C++ compiler."""
         import torch
         from triton.experimental.gsan._allocator import create_mem_pool
 
         try:
             pool = create_mem_pool()
         except Exception as error:  # of the compiler, or the driver; nothing of this is promised
-            self.modes.remove("gsan")
             self.journal.write("note", text=f"GSan could not begin, and checked nothing: {error}"[:500])
-            return
+            return False
         self._pool = pool
         for device in range(torch.cuda.device_count()):
             torch._C._cuda_beginAllocateToPool(device, pool.id)
+        return True
 
     def _begin_anew(self) -> None:
         """Forget all accesses, if no tensor is alive that they are of."""
@@ -175,7 +176,8 @@ class Sanitizers:
             self.journal.write("note", text=_CLOCKS)
         else:
             self._programs.clear()
-            self._follow_memory()
+            if not self._follow_memory():
+                self.modes.remove("gsan")
 
     def _checking(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """Return `JITFunction.run` with what each launch is checked by."""

@@ -179,6 +179,24 @@ def test_gsan_runs_if_asked_for_and_without_consan(modes, asked, chosen):
     assert on_card._chosen(modes, asked) == chosen
 
 
+@pytest.mark.parametrize("begins", [True, False])
+def test_consan_runs_where_gsan_cannot_begin(begins, tmp_path, monkeypatch):
+    """Which it cannot without a C++ compiler."""
+    notes: list[str] = []
+    sanitizers = plugin(tmp_path, "", pool=None)
+    sanitizers.journal = SimpleNamespace(write=lambda kind, text: notes.append(text))
+    monkeypatch.setattr(triton.runtime.driver, "_active", SimpleNamespace(get_current_target=lambda: HOPPER), raising=False)
+    monkeypatch.setattr(on_card, "_of_triton", lambda target: ["consan", "gsan", "fpsan"])
+    monkeypatch.setattr(sanitizers, "_follow_memory", lambda: begins)
+    monkeypatch.setattr(triton.knobs.compilation, "instrumentation_mode", "gsan")
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", triton.runtime.jit.JITFunction.run)
+    monkeypatch.setattr(triton.runtime._allocation.NullAllocator, "__call__", triton.runtime._allocation.NullAllocator.__call__)
+    sanitizers._begin()
+    first = "GSan checked" if begins else "ConSan checked"
+    assert sanitizers.modes == ["gsan" if begins else "consan", "fpsan"]
+    assert first in notes[-1]
+
+
 def test_a_card_without_a_sanitizer_is_not_checked(tmp_path):
     """Green would mean more than was done."""
     sanitizers, item = plugin(tmp_path, "", pool=None), SimpleNamespace(user_properties=[])
