@@ -64,7 +64,7 @@ def program(wheel, tmp_path_factory):
     packages = call(python, "-c", "import site; print(site.getsitepackages()[0])", cwd=folder).stdout.strip()
     done = call(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
     assert done.returncode == 0, done.stderr
-    Path(packages, "theirs.pth").write_text("\n".join(site.getsitepackages()))
+    Path(packages, "theirs.pth").write_text("\n".join(f"import site; site.addsitedir({path!r})" for path in site.getsitepackages()))
     where = call(python, "-c", "import warpwave; print(warpwave.__file__)", cwd=folder).stdout.strip()
     assert where.startswith(packages), where
     return folder / "bin" / "warpwave"
@@ -241,7 +241,7 @@ def test_what_it_writes_goes_through_the_harness(repository):
     broken = run(repository, "warpwave", *arguments, "--stage", "compile", "--out", "bad")
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads((repository / "good" / "comparison.json").read_text())["targets"][0]["tests"] == {"passed": 3}
+    assert json.loads((repository / "good" / "comparison.json").read_text())["targets"][0]["tests"] == {"passed": 6}
     assert broken.returncode == 1, broken.stdout
 
 
@@ -268,7 +268,7 @@ def test_its_workflow_does_what_it_says(repository, tmp_path):
     ran = machine.run(job["steps"], job["env"])
 
     assert ran["status"] == "success", ran["log"]
-    assert "cpu passed 3 tests" in ran["summary"]
+    assert "cpu passed 6 tests" in ran["summary"]
     assert (tmp_path / "artifacts" / "raw-cpu-1" / "comparison.html").is_file()
 
 
