@@ -352,6 +352,15 @@ def _ring(desc, COUNT: gl.constexpr):
     return gl.allocate_shared_memory(desc.dtype, [COUNT] + BLOCK, LAYOUT)
 
 
+@gluon.jit
+def _barriers(STAGES: gl.constexpr, COUNT: gl.constexpr):
+    """Allocate a barrier for each stage, of so many arrivals."""
+    barriers = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(barriers.index(stage), count=COUNT)
+    return barriers
+
+
 @gluon.jit(do_not_specialize=["batches", "shares"])
 def matmul_specialized_kernel(
     a_desc,
@@ -388,11 +397,8 @@ def matmul_specialized_kernel(
         b_bufs += (_ring(more_desc, STAGES),)
     first = _blocks(out_desc, 2)
     second = _blocks(out_desc, 2)
-    ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(ready.index(stage), count=1)
-        mbarrier.init(empty.index(stage), count=2)
+    ready = _barriers(STAGES, 1)
+    empty = _barriers(STAGES, 2)
     fence_async_shared()
     buffers = (a_bufs, b_bufs)
     barriers = (ready, empty)

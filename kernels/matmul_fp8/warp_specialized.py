@@ -13,7 +13,19 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
 from kernels.matmul.kernels import grouped, within
-from kernels.matmul.warp_specialized import _after_odd, _blocks, _columns, _fetch, _put_part, _put_share, _ring, _split, _turn, _turns
+from kernels.matmul.warp_specialized import (
+    _after_odd,
+    _barriers,
+    _blocks,
+    _columns,
+    _fetch,
+    _put_part,
+    _put_share,
+    _ring,
+    _split,
+    _turn,
+    _turns,
+)
 
 # Triton has renamed it.
 _load = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
@@ -217,12 +229,9 @@ def scaled_mm_specialized_kernel(
         b_bufs += (_ring(more_desc, STAGES),)
     first = _blocks(out_desc, 2)
     second = _blocks(out_desc, 2)
-    ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(STAGES):
-        # The operands' copies arrive as one, and those of the scales lane by lane.
-        mbarrier.init(ready.index(stage), count=33 if BLOCKS else 1)
-        mbarrier.init(empty.index(stage), count=2)
+    # The operands' copies arrive as one, and those of the scales lane by lane.
+    ready = _barriers(STAGES, 33 if BLOCKS else 1)
+    empty = _barriers(STAGES, 2)
     fence_async_shared()
     rings = ()
     if BLOCKS:
