@@ -95,6 +95,13 @@ def test_every_renderer_has_the_grid_and_what_was_checked(draw):
     assert all(card.name in text for card in CARDS)
 
 
+def test_an_emulated_target_has_not_looked_for_unwritten_reads():
+    emulated = package(record=dataclasses.replace(record("cpu"), emulated="syn_90"))
+    text = " ".join(terminal(emulated, width=200).split())
+
+    assert "memory: nothing out of bounds, no race in 1 test on cpu; reads of unwritten values were not looked for on cpu" in text
+
+
 @pytest.mark.parametrize("broken", [Verdict.ERROR, Verdict.KNOWN])
 def test_what_did_not_begin_has_no_memory_checked(broken):
     """A file that does not import launches nothing."""

@@ -146,6 +146,14 @@ class Value(NamedTuple):
         return np.asarray((self.data == number) & ~self.undefined)
 
 
+def _alike(left: Value, right: Value) -> Lanes:
+    """Return the lanes in which two values surely have the same bits."""
+    same = left.data == right.data
+    if left.data.dtype.kind == "f":
+        same &= np.signbit(left.data) == np.signbit(right.data)
+    return np.asarray(same & ~left.undefined & ~right.undefined)
+
+
 def _marked(marks: Marks, where: Any) -> Marks:
     """Return the marks of the lanes `where` something holds."""
     found = {mark: lanes & where for mark, lanes in marks.items()}
@@ -428,8 +436,8 @@ class Launch:
         return self.elementwise(operation, [left, right])[0]
 
     def arith_select(self, operation: Operation, which: Value, left: Value, right: Value) -> Value:
-        """One of two, lane by lane."""
-        marks = _united(_marked(left.marks, which.data), _marked(right.marks, ~which.data), which.marks)
+        """One of two, lane by lane. Which one decides nothing where both have the same bits."""
+        marks = _united(_marked(left.marks, which.data), _marked(right.marks, ~which.data), _marked(which.marks, ~_alike(left, right)))
         data = np.where(which.data, left.data, right.data)
         marks = {mark: np.broadcast_to(lanes, data.shape) for mark, lanes in marks.items()}
         tries = _tried([which, left, right], lambda arrays: np.where(*arrays))

@@ -146,6 +146,22 @@ def what_one_of_some_addresses_holds(x, y, z, n, N: tl.constexpr):
 
 
 @guilty
+def condition_between_others(x, y, z, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    d = tl.load(y + i, mask=i < n, other=0.0)
+    tl.store(z, tl.sum(tl.where(v > 0, d, -0.0)))  # use
+
+
+@innocent
+def condition_between_equals(x, y, z, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)
+    d = tl.load(y + i, mask=i < n, other=0.0)
+    tl.store(z, tl.sum(tl.where(v > 0, d * 2.0, 0.0)))
+
+
+@guilty
 def half_of_a_mask(x, y, n, m, N: tl.constexpr):
     i = tl.arange(0, N)
     v = tl.load(x + i, mask=(i < n) & (i >= m))  # load
