@@ -20,6 +20,8 @@ _LONGEST = 120  # characters of a reason in a sentence
 _CAUSES = (
     (re.compile(r"bytes of shared memory"), "shared memory"),
     (re.compile(r"are \d+ threads"), "threads"),
+    (re.compile(r"registers of each of"), "registers"),
+    (re.compile(r"columns of tensor memory"), "tensor memory"),
     (re.compile(r"\bits grid is\b|threads along"), "grid"),
     (re.compile(r"bytes of scratch memory"), "no allocator"),
     (re.compile(r"\bcluster"), "cluster"),

@@ -29,6 +29,7 @@ from warpwave.records import Architecture, CompiledKernel, Gates, Scalar, Verdic
 # What MLIR says of a kernel that it refuses. Triton raises `PassManager::run failed`, and the reason goes to standard error alone.
 
 _STDERR = 2
+_TENSOR_MEMORY = 512  # columns of a multiprocessor (PTX ISA, tcgen05); Triton refuses a launch that needs more
 _MOST_BYTES = 1 << 16  # a failed pass prints the whole kernel, too; what is wrong stands before it
 _SAYS_NOTHING = re.compile(r"PassManager::run failed|error encountered during parsing|failed to translate module|assembler rejected")
 _OF_ASSEMBLY = re.compile(r"(?:\.ptx, line |assembler:)(\d+)")
@@ -180,7 +181,7 @@ class Recorder:
         if inline := left_out(compiled.asm):
             reason = f"the compiler left out inline assembly that it does not understand for this card: {inline}"
             return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
-        # The compiler checks neither of these limits; the launch on the card does.
+        # The compiler checks none of these limits; the launch on the card does.
         limit, threads = self.card.properties["max_shared_mem"], metadata.num_warps * self.card.warp_size
         most = self.card.program_threads
         if metadata.shared > limit:
@@ -189,9 +190,15 @@ class Recorder:
         if threads > most:
             reason = f"{metadata.num_warps} warps of {self.card.warp_size} are {threads} threads, {most} can be launched"
             return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
+        if (columns := getattr(metadata, "tmem_size", None) or 0) > _TENSOR_MEMORY:
+            reason = f"needs {columns} columns of tensor memory, {self.card.name} has {_TENSOR_MEMORY}"
+            return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
         if self.card.multiprocessor is None or row.registers is None:
             return row
         fits = occupancy(self.card.multiprocessor, metadata.num_warps, row.registers, metadata.shared, row.sgprs)
+        if not fits.programs and "registers" in fits.limited_by:
+            reason = f"{row.registers} registers of each of {threads} threads are more than a multiprocessor of {self.card.name} has"
+            return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
         return dataclasses.replace(row, programs=fits.programs, resident_warps=fits.warps, occupancy=fits.share, limited_by=fits.limited_by)
 
     def _unknown(self, asm: Any) -> dict[str, str]:
