@@ -638,3 +638,57 @@ def test_a_kernel_that_no_driver_launches_has_a_row(run_inside, tmp_path):
     said = {row["function"]: row["reason"] for row in rows if row["verdict"] == "failed"}
     assert said["tall"] == "`tall` cannot be launched on sm_90: its grid is (1, 70000, 1), the limit of y is 65535"
     assert "no allocator was set; call triton.set_allocator" in said["early"]
+
+
+REGISTERS = """\
+import torch
+import triton
+import triton.language as tl
+@triton.jit
+def center(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n, other=0.0).to(tl.float32)
+    d = tl.where(i < n, v - tl.sum(v) / n, 0.0)
+    tl.store(y + i, d * tl.rsqrt(tl.sum(d * d) / n + 1e-5), mask=i < n)
+def test_center():
+    x = torch.zeros(65536, device="cuda")
+    center[(1,)](x, x, 65536, 65536, num_warps=16, maxnreg=255)
+"""
+TENSOR_MEMORY = """\
+import torch
+import triton
+import triton.language as tl
+@triton.jit
+def three(a, b, c, K, M: tl.constexpr, N: tl.constexpr, STEP: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    x, y, z = tl.zeros((M, N), tl.float32), tl.zeros((M, N), tl.float32), tl.zeros((M, N), tl.float32)
+    for k in range(0, K, STEP):
+        r = k + tl.arange(0, STEP)
+        left = tl.load(a + m[:, None] * K + r[None, :])
+        at = r[:, None] * N + n[None, :]
+        x = tl.dot(left, tl.load(b + at), x)
+        y = tl.dot(left, tl.load(b + K * N + at), y)
+        z = tl.dot(left, tl.load(b + 2 * K * N + at), z)
+    tl.store(c + m[:, None] * N + n[None, :], x * y + z)
+def test_three():
+    a, b = (torch.zeros(size, device="cuda", dtype=torch.float16) for size in ((128, 64), (3, 64, 256)))
+    three[(1,)](a, b, torch.zeros(128, 256, device="cuda"), 64, 128, 256, 32, num_warps=8, num_stages=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "tests", "reason"),
+    [
+        ("sm_90", REGISTERS, "registers of each of 512 threads are more than a multiprocessor of sm_90 has"),
+        ("sm_100", TENSOR_MEMORY, "needs 768 columns of tensor memory, sm_100 has 512"),
+    ],
+)
+def test_what_triton_asks_at_the_launch_is_asked_without_a_card(run_inside, tmp_path, name, tests, reason):
+    """The compiler keeps to a limit of each thread's registers, and does not multiply it by their number."""
+    (tmp_path / "test_resources.py").write_text(tests)
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name == name)
+    output = run_inside(tmp_path, Stage.COMPILE, architectures=cards, benches=())
+    (row,) = map(json.loads, (output / "compile" / "kernels.jsonl").read_text().splitlines())
+
+    assert row["verdict"] == "failed"
+    assert row["reason"].endswith(reason)

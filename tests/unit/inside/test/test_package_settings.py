@@ -197,6 +197,21 @@ def test_a_mark_that_is_not_registered_is_an_error_where_the_package_says_so(run
     assert "'slwo' not found in `markers`" in found["test_slwo.py"]
 
 
+def test_a_module_that_pytest_collects_twice_is_reported_once(run_inside, tmp_path):
+    """For tests and for doctests."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --doctest-modules\n")
+    (tmp_path / "test_skips.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
+    (tmp_path / "test_typo.py").write_text("from json import laods\n")
+    (tmp_path / "test_runs.py").write_text("def test_it(): pass\n")
+    output = run_inside(tmp_path, Stage.TEST, light=True, **job(tmp_path, tmp_path))
+    found = outcomes(output)
+
+    assert found["test_runs.py::test_it"] == "passed"
+    assert found["test_skips.py"].startswith("skipped")
+    assert "cannot import name 'laods'" in found["test_typo.py"]
+    assert json.loads((output / "test" / "report.json").read_text())["verdict"] == "error"
+
+
 def test_a_plugin_that_does_not_load_is_off(tmp_path):
     """One of an older pytest, as a package's extras may pin it; its option in `addopts` goes with it, and other plugins stay."""
     hooks = {"old_hooks": "def pytest_collect_file(path, parent): pass", "fine": "import pytest\n@pytest.fixture\ndef five(): return 5"}
