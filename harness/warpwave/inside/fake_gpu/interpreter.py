@@ -27,9 +27,10 @@ import torch
 import triton
 import triton.language as tl
 import triton.language.extra as extra
+from triton._C import libtriton
 from triton._C.libtriton import ir
 from triton.backends import backends
-from triton.backends.compiler import GPUTarget
+from triton.backends.compiler import BaseBackend, GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime.errors import InterpreterError, OutOfResources
@@ -393,6 +394,7 @@ def launched(launch: Callable[..., Any], card: Architecture) -> Callable[..., An
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
         Launched.functions[getattr(executor.fn, "__name__", "kernel")] = None
         refuse_host_tensors(executor, args, kwargs)
+        _refuse_arguments(executor, args, kwargs)
         executor.grid = _as_on_a_card(executor, card, args, kwargs)
         args, kwargs = typed(executor, args, kwargs)
         return Graph.run(interpret, (executor, *args), kwargs)
@@ -425,6 +427,21 @@ def _is_pointer(value: Any) -> bool:
     return hasattr(value, "data_ptr") and not isinstance(value, torch.Tensor) and not hasattr(value, "base")
 
 
+def _refuse_arguments(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise what Triton raises at a launch for an argument of a type that it does not know, and for a constant that has no hash."""
+    specialize = getattr(libtriton, "native_specialize_impl", None)
+    given = {**dict(zip(executor.arg_names, args, strict=False)), **kwargs}
+    for name in given.keys() & set(executor.arg_names):
+        value = given[name]
+        try:
+            if name in executor.constexprs:
+                hash(value)
+            elif specialize and type(value).__module__.partition(".")[0] not in ("torch", "triton") and not hasattr(value, "data_ptr"):
+                specialize(BaseBackend, value, False, True, True)
+        except (TypeError, OverflowError) as error:
+            raise as_on_a_card(type(error)(*error.args)) from None
+
+
 def _as_on_a_card(executor: Any, card: Architecture, args: Any, kwargs: dict[str, Any]) -> tuple[int, ...]:
     """Return a launch's grid as Triton's own launchers read it: a tuple of integers, also of a list. They read three and no more.
 
@@ -436,6 +453,8 @@ def _as_on_a_card(executor: Any, card: Architecture, args: Any, kwargs: dict[str
     if callable(grid):
         grid = grid(inspect.getcallargs(executor.fn, *args, **{name: value for name, value in kwargs.items() if name in names}))
     sizes = tuple(map(operator.index, grid))[:3]
+    if not sizes:
+        raise as_on_a_card(IndexError("tuple index out of range"))
     options = {"num_warps": WARPS, **{name: value for name, value in kwargs.items() if name not in names and value is not None}}
     if options["num_warps"] < 1 or options["num_warps"] & (options["num_warps"] - 1):
         raise AssertionError("num_warps must be a power of 2")

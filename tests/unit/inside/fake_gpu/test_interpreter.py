@@ -372,6 +372,43 @@ def test_what_the_compiler_of_a_card_refuses(run_inside, tmp_path):
         assert f"K >= {smallest}" in failed[test]
 
 
+TESTS_ARGUMENTS = """
+import fractions, pytest, torch, triton, triton.language as tl
+@triton.jit
+def kernel(x, by, SIZES: tl.constexpr):
+    tl.store(x, 1.0)
+TAKEN, REFUSED = (1, 2.5, True, None, 2**63, (1, (2.0, None)), tl.constexpr(3)), ("a", fractions.Fraction(1, 2), 2**64)
+@pytest.mark.parametrize("by", [*TAKEN, *REFUSED], ids=repr)
+def test_argument(by):
+    kernel[(1,)](torch.zeros(1, device="cuda"), by, 1)
+@pytest.mark.parametrize("sizes", [(1, 2), "a", [1, 2], ([1],)], ids=repr)
+def test_constant(sizes):
+    kernel[(1,)](torch.zeros(1, device="cuda"), 1, sizes)
+@pytest.mark.parametrize("grid", [(1,), [1], (0,), ()], ids=repr)
+def test_grid(grid):
+    kernel[grid](torch.zeros(1, device="cuda"), 1, 1)
+"""
+
+
+def test_arguments_that_triton_refuses_at_every_launch(run_inside, tmp_path):
+    """Its interpreter would take them."""
+    (tmp_path / "test_a.py").write_text(TESTS_ARGUMENTS)
+    output = run_inside(tmp_path, Stage.TEST, benches=())
+    events = map(json.loads, (output / "test" / "journal.jsonl").read_text().splitlines())
+    failed = {
+        each["id"].partition("::test_")[2]: each["message"] for each in events if each["event"] == "finish" and each["outcome"] == "failed"
+    }
+
+    assert failed == {
+        "argument['a']": "TypeError: failed to specialize argument of type: str",
+        "argument[Fraction(1, 2)]": "TypeError: failed to specialize argument of type: Fraction",
+        "argument[18446744073709551616]": "OverflowError: integer to be specialized too large to represent",
+        "constant[[1, 2]]": "TypeError: unhashable type: 'list'",
+        "constant[([1],)]": "TypeError: unhashable type: 'list'",
+        "grid[()]": "IndexError: tuple index out of range",
+    }
+
+
 TESTS_CONSTANTS = """
 import pytest, torch, triton, triton.language as tl
 C: tl.constexpr = tl.constexpr(0.5)
