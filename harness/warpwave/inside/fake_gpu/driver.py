@@ -18,6 +18,7 @@ from triton.backends.driver import DriverBase
 from warpwave.inside.fake_gpu.host_side import forget, is_pinned, known, refused, tensors_in
 from warpwave.inside.fake_gpu.launches import check_descriptors, check_grid, check_scratch
 from warpwave.inside.fake_gpu.no_data import lose_data, written
+from warpwave.inside.fake_gpu.streams import wait
 from warpwave.inside.fake_gpu.torch_device import always, missing, nothing
 from warpwave.inside.fake_gpu.unknown import Judged, UnknownInt, size
 from warpwave.inside.process.outcomes import Pretended
@@ -122,6 +123,7 @@ def capability(card: Architecture) -> Any:
 
 def call_once(function: Callable[[], object], *args: Any, quantiles: Any = None, return_mode: str = "mean", **kwargs: Any) -> Any:
     """Stand in for `do_bench`: call the function once, and return a millisecond, because callers divide by it."""
+    wait()
     function()  # what it raises, no answer of ours has decided
     Pretended.asked.update(("do_bench", "do_bench_cudagraph"))
     return [1.0] * len(quantiles) if quantiles else [1.0] if return_mode == "all" else 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -202,10 +203,11 @@ def capture(graph: Graph, pool: object = None, stream: Stream | None = None, **r
 
 
 def graphed(callables: Any, sample_args: Any, *rest: object, **options: object) -> Any:
-    """Stand in for `torch.cuda.make_graphed_callables`: capture each call and its backward once. Called, they do the same."""
+    """Stand in for `torch.cuda.make_graphed_callables`: make each call and its backward once, and capture it. Called, they do the same."""
     single = not isinstance(callables, tuple)
-    for function, args in [(callables, sample_args)] if single else zip(callables, sample_args, strict=True):
-        with capture(Graph()):
+    several = [(callables, sample_args)] if single else zip(callables, sample_args, strict=True)
+    for (function, args), within in itertools.product(several, (contextlib.nullcontext, lambda: capture(Graph()))):
+        with within():
             made = [each for each in tensors_in(function(*args)) if each.requires_grad]
             given = [each for each in tensors_in(args) if each.requires_grad]
             if made and given:

@@ -15,7 +15,7 @@ from triton.runtime.autotuner import Autotuner
 
 from warpwave.inside.fake_gpu.compiled import Contents
 from warpwave.inside.fake_gpu.launches import Asked, as_asked, configuration_text
-from warpwave.inside.fake_gpu.streams import Graph
+from warpwave.inside.fake_gpu.streams import wait
 from warpwave.records import Architecture
 
 
@@ -89,9 +89,10 @@ class Tuning:
         self.most = max(self.most, len(left))
         place = f" ({pruned.index(left[number]) + 1} of {len(pruned)})" if len(pruned) > 1 else ""
         self.chosen[tuner.base_fn.__name__] = f"{configuration_text(left[number])}{place}"
-        if len(left) > 1 and call.tuner is tuner and not Graph.capturing:
+        if len(left) > 1 and call.tuner is tuner:
             key = _key(tuner, kwargs)
             if key not in self._tuned and key not in self._tuned_now:
+                wait()  # as the timings of a card do
                 self._tuned_now.add(key)
                 call.tuned = self._trial(lambda: _Tuned(tuner, call.args, kwargs, left[number]))
         return left[number : number + 1]

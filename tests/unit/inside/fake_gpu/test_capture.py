@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Event, Graph, Stream, capture, graphed, wait
+from warpwave.records import Stage
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +93,42 @@ def test_a_graphed_callable_is_captured(is_backward):
     graphed(lambda x: x * 2, (x,))
     with pytest.raises(RuntimeError, match="operation not permitted when stream is capturing"):
         graphed(Halved.apply, (x,))
+
+
+TESTS = """
+import pytest, torch, triton, triton.language as tl
+@triton.autotune([triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 64})], key=["n"])
+@triton.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+def doubled(x):
+    kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y := torch.empty_like(x), x.numel())
+    return y
+@pytest.mark.parametrize("before, within", [([70], 70), ([], 71), ([72], 73)])
+def test_tuned(before, within):
+    for size in before:
+        doubled(torch.ones(size, device="cuda"))
+    x = torch.ones(within, device="cuda")
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        doubled(x)
+def test_graphed():
+    torch.cuda.make_graphed_callables(doubled, (torch.ones(74, device="cuda"),))
+def test_timed():
+    x = torch.ones(8, device="cuda")
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        triton.testing.do_bench(lambda: x + 1)
+"""
+
+
+def test_what_is_timed_in_a_capture_is_refused(run_inside, tmp_path):
+    """An autotuner times a kernel at its first call with a key. `make_graphed_callables` makes each call before it captures it."""
+    (tmp_path / "test_a.py").write_text(TESTS)
+    output = run_inside(tmp_path, Stage.TEST, benches=())
+    events = [json.loads(line) for line in (output / "test" / "journal.jsonl").read_text().splitlines()]
+    found = {each["id"].partition("::test_")[2]: each["outcome"] for each in events if each["event"] == "finish"}
+
+    assert found == {
+        **{"tuned[before0-70]": "passed", "tuned[before1-71]": "failed", "tuned[before2-73]": "failed"},
+        **{"graphed": "passed", "timed": "failed"},
+    }
