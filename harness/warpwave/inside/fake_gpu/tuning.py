@@ -16,6 +16,7 @@ from triton.runtime.autotuner import Autotuner
 from warpwave.inside.fake_gpu.compiled import Contents
 from warpwave.inside.fake_gpu.launches import Asked, as_asked, configuration_text
 from warpwave.inside.fake_gpu.streams import wait
+from warpwave.inside.process.outcomes import as_on_a_card
 from warpwave.records import Architecture
 
 
@@ -92,8 +93,12 @@ class Tuning:
         if len(left) > 1 and call.tuner is tuner:
             key = _key(tuner, kwargs)
             if key not in self._tuned and key not in self._tuned_now:
+                if conflicts := kwargs.keys() & left[number].kwargs.keys():
+                    words = f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define auto-tuned symbols."
+                    raise as_on_a_card(ValueError(words))
                 wait()  # as the timings of a card do
                 self._tuned_now.add(key)
+                tuner.configs_timings = {config: [0.0, 0.0, 0.0] for config in left}
                 call.tuned = self._trial(lambda: _Tuned(tuner, call.args, kwargs, left[number]))
         return left[number : number + 1]
 

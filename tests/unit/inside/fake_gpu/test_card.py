@@ -157,6 +157,16 @@ def tuned():
         yield SimpleNamespace(tune=tune, tuning=tuning, ones=torch.ones)
 
 
+def test_a_tuner_is_left_as_on_a_card(tuned):
+    """With a time for each configuration; and what it chooses may not be given."""
+    kernel = tuned.tune(relu, ["x", "n"])
+    kernel.run(tuned.ones(4), 4, grid=(1,), warmup=False)
+
+    assert list(kernel.configs_timings) == kernel.configs
+    with pytest.raises(ValueError, match="Conflicting meta-parameters: SIZE"):
+        kernel.run(tuned.ones(5), 5, SIZE=2, grid=(1,), warmup=False)
+
+
 def test_a_kernel_that_changes_what_it_is_tuned_on_does_so_here(tuned):
     """As on a card, the first call changes the memory more than once. The kernel, the argument and the remedy are named."""
     x = tuned.ones(4)
