@@ -12,7 +12,7 @@ from synthetic import ARCHITECTURES, case, compiled, finding, record, run, two_t
 
 from warpwave.compare import compare
 from warpwave.compare.model import Right
-from warpwave.records import Hardware, NotRun, Verdict
+from warpwave.records import GateLimits, Gates, Hardware, NotRun, Verdict
 from warpwave.render.commands import next_commands
 from warpwave.render.html import render_html
 from warpwave.render.markdown import render_markdown
@@ -93,6 +93,14 @@ def test_every_renderer_has_the_grid_and_what_was_checked(draw):
     assert "nothing out of bounds" in text
     assert "threads" in text
     assert all(card.name in text for card in CARDS)
+
+
+def test_the_gates_that_binaries_break_are_named():
+    code = dataclasses.replace(package().compiled[0], verdict=Verdict.FAILED, reason="spills: 8", broken={"spills": "8 registers"})
+    gates = Gates(GateLimits(spills=0, undefined_lanes=True))
+    text = " ".join(terminal(package(compiled=(code, package().compiled[1]), gates=gates)).split())
+
+    assert "gates: 1 of 2 binaries break spills" in text
 
 
 def test_an_emulated_target_has_not_looked_for_unwritten_reads():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import inspect
 import math
 import os
 import re
@@ -89,12 +90,21 @@ def check_descriptors(card: Architecture, function: str, arguments: Iterable[Any
 
 
 def check_scratch(card: Architecture, function: str, metadata: Any, driver: Any) -> None:
-    """Raise `LaunchRefusedError` for a launch that needs scratch memory and has no allocator."""
+    """Raise `LaunchRefusedError` for a launch that needs scratch memory, and has no allocator, or one that cannot be called."""
     for purpose, advice in (("global", "call triton.set_allocator"), ("profile", "start a profiler, which sets one")):
-        size = getattr(metadata, f"{purpose}_scratch_size", 0)
-        if size and isinstance(allocator(purpose, driver), _allocation.NullAllocator):
-            why = f"it needs {size} bytes of scratch memory, and no allocator was set; {advice}"
-            raise LaunchRefusedError(card, function, why, getattr(metadata, "hash", ""))
+        if not (size := getattr(metadata, f"{purpose}_scratch_size", 0)):
+            continue
+        called, why = allocator(purpose, driver), ""
+        if isinstance(called, _allocation.NullAllocator):
+            why = f"no allocator was set; {advice}"
+        else:
+            with contextlib.suppress(ValueError):  # a builtin does not say what it takes
+                try:
+                    inspect.signature(called).bind(size, 1, None)
+                except TypeError:
+                    why = "the allocator does not take a size, an alignment and a stream"
+        if why:
+            raise LaunchRefusedError(card, function, f"it needs {size} bytes of scratch memory, and {why}", getattr(metadata, "hash", ""))
 
 
 def allocator(purpose: str, driver: Any) -> Any:

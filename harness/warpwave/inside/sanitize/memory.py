@@ -29,8 +29,8 @@ from warpwave.records import Finding
 
 # Which bytes of memory from `torch.empty` and its kind were written. All other memory counts as written.
 #
-# torch's own calls are watched. Those that fill or copy write what they fill. What another may write counts as written as a whole, and so
-# does what leaves torch's sight (`data_ptr`, `numpy`). What torch reads is in `torch_reads.py`.
+# torch's own calls are watched. Those that fill or copy write what they fill, and others what they are given as `out`. What another may
+# write counts as written as a whole, and so does what leaves torch's sight (`data_ptr`, `numpy`). What torch reads is in `torch_reads.py`.
 
 
 def names(text: str) -> frozenset[str]:
@@ -168,10 +168,14 @@ class Shadows:
             if name in (*_FILLERS, "copy_", "__setitem__") and args and isinstance(args[0], torch.Tensor):
                 self._filled(name, *args, **(kwargs or {}))
                 return
+            out = (kwargs or {}).get("out")
             for tensor in tensors_in(args, kwargs):
                 if later := self.later(tensor):
                     later.wanted = False
-                self.forget(tensor)
+                if tensor is out and self.written(tensor) is not None:
+                    self._filled("fill_", tensor)
+                else:
+                    self.forget(tensor)
 
     def _track(self, tensor: torch.Tensor, wholly_written: bool = False) -> None:
         storage = storage_of(tensor)

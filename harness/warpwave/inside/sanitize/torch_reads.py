@@ -196,6 +196,7 @@ def _finding(part: _Part, name: str, other: str) -> Finding:
 
 
 def _named(frame: FrameType, tensor: torch.Tensor) -> tuple[str, torch.Tensor]:
-    """Return what the package calls a tensor, or the one that it is a part of."""
-    known = [(name, value) for name, value in frame.f_locals.items() if isinstance(value, torch.Tensor) and same_memory(value, tensor)]
+    """Return what the package calls a tensor, or the one that it is a part of. Names that begin with `@` are pytest's."""
+    there = ((name, value) for name, value in frame.f_locals.items() if isinstance(value, torch.Tensor) and not name.startswith("@"))
+    known = [(name, value) for name, value in there if same_memory(value, tensor)]
     return next((each for each in known if each[1] is tensor), next(iter(known), ("a tensor", tensor)))

@@ -106,7 +106,10 @@ def _gates(comparison: Comparison) -> list[Line]:
         return [say("gates: none was asked for")]
     rest: list[str | Bit] = ["; ", Bit(plural(known, "known failure"), Verdict.KNOWN)] if known else []
     if broken:
-        return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary', 'breaks', 'break')} one", Verdict.FAILED), f" of {names}", *rest)]
+        own = {target.target for target in judged}
+        rows = (cell.compiled for cell in comparison.compiled_cells if cell.target in own and cell.compiled.only_gates)
+        which = dict.fromkeys(gate.replace("_", " ") for row in rows for gate in row.broken)
+        return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary', 'breaks', 'break')} {', '.join(which)}", Verdict.FAILED), *rest)]
     return [say(f"gates: {f'{total - known} of ' if known else ''}{plural(total, 'binary', 'meets', 'meet')} {names}", *rest)]
 
 

@@ -575,6 +575,10 @@ def early(source, target, n, BLOCK: tl.constexpr):
     there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
     tl.store(target + tl.arange(0, BLOCK), there.load([0]))
 @triton.jit
+def odd(source, target, n, BLOCK: tl.constexpr):
+    there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
+    tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 2)
+@triton.jit
 def given(source, target, n, BLOCK: tl.constexpr):
     there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
     tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 1)
@@ -613,6 +617,9 @@ def test_late(out, allocator):
     early[(1,)](out, out, 64, BLOCK=64)
 def test_without(out):
     early[(1,)](out, out, 64, BLOCK=64)
+def test_odd(out, allocator):
+    triton.set_allocator(lambda size: torch.empty(size, device="cuda", dtype=torch.int8))
+    odd[(1,)](out, out, 64, BLOCK=64)
 def test_given(out, allocator):
     given.warmup(out, out, 64, BLOCK=64, grid=(1,))
     given[(1,)](out, out, 64, BLOCK=64)
@@ -634,10 +641,12 @@ def test_a_kernel_that_no_driver_launches_has_a_row(run_inside, tmp_path):
         *(("sm_90", "given", "passed", "test_given"), ("gfx942", "tall", "passed", "test_good_and_tall")),
         *(("gfx942", "wrapped", "passed", "test_wrapped"), ("gfx942", "right", "passed", "test_right")),
         *(("gfx942", "early", "passed", "test_early"), ("gfx942", "given", "passed", "test_given")),
+        *(("sm_90", "odd", "failed", "test_odd"), ("gfx942", "odd", "passed", "test_odd")),
     }
     said = {row["function"]: row["reason"] for row in rows if row["verdict"] == "failed"}
     assert said["tall"] == "`tall` cannot be launched on sm_90: its grid is (1, 70000, 1), the limit of y is 65535"
     assert "no allocator was set; call triton.set_allocator" in said["early"]
+    assert "and the allocator does not take a size, an alignment and a stream" in said["odd"]
 
 
 REGISTERS = """\

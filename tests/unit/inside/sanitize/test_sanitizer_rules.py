@@ -155,7 +155,9 @@ def test_what_counts_as_written():
     assert shadow_after(called(torch.Tensor.copy_, torch.ones(2), view=lambda tensor: tensor[::2])) == [True, False, True, False]
     assert shadow_after(called(torch.Tensor.scatter_, 0, 1, 1.0)) is None
     assert shadow_after(lambda shadows, tensor: shadows.called(torch.nn.init.normal_, (), {"tensor": tensor}, tensor)) is None
-    assert shadow_after(lambda shadows, tensor: shadows.called(torch.add, (torch.ones(4), 1), {"out": tensor}, tensor)) is None
+    assert shadow_after(lambda shadows, tensor: shadows.called(torch.add, (torch.ones(4), 1), {"out": tensor}, tensor)) == [True] * 4
+    half = shadow_after(lambda shadows, tensor: shadows.called(torch.add, (torch.ones(2), 1), {"out": tensor[:2]}, tensor))
+    assert half == [True, True, False, False]
 
 
 def test_the_next_owner_of_an_address_is_not_blamed():
@@ -374,6 +376,7 @@ torch.where(~WRITTEN, x, 0.0).sum()
 (x * 2)[15:].sum()
 x.split(16)[1].sum()
 torch.sum(x, 0, out=torch.empty((), device="cuda"))
+[y := torch.empty(2, 17, device="cuda"), torch.add(ROWS[:, 0], 1, out=y[0]), y.sum()]
 """.strip().splitlines()
 RIGHT_TORCH_READS = """
 x[:16].sum()
