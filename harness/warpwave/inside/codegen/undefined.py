@@ -178,6 +178,21 @@ def _tried(given: Sequence[Value], compute: Callable[[Sequence[NDArray[Any]]], A
     return np.asarray(compute(aligned))
 
 
+_BOUNDS = frozenset(("andi", "ori", "shli", "shrsi", "shrui", "minsi", "maxsi", "minui", "maxui"))
+
+
+def _without_settled(value: Value, given: Sequence[Value]) -> Value:
+    """Return whole numbers without the marks of lanes that have one number, whatever the undefined ones among the `given` are.
+
+    Of what sets, clears, moves or bounds bits, the tries tell: all bits clear, all set, the least and the largest number are among them.
+    """
+    if value.tries is None or value.data.dtype.kind != "i":
+        return value
+    varied = [(each.tries != each.tries[:1]).any(0) for each in given if each.marks and each.tries is not None]
+    settled = (value.tries == value.data).all(0) & np.logical_or.reduce(varied)
+    return value._replace(marks=_marked(value.marks, ~settled))
+
+
 def _others(dtype: np.dtype[Any], shape: tuple[int, ...], turn: int) -> NDArray[Any]:
     """Return what undefined lanes may be, `_TRIES` times; in another order each `turn`, so that those of two loads are not the same."""
     if dtype.kind == "f":
@@ -404,7 +419,8 @@ class Launch:
             return (data & 1).astype(dtype) if dtype.kind == "b" and data.dtype.kind == "i" else data.astype(dtype)
 
         known = all(each.known for each in given)
-        return [Value(computed([each.data for each in given]), marks, known, tries=_tried(given, computed))]
+        found = Value(computed([each.data for each in given]), marks, known, tries=_tried(given, computed))
+        return [_without_settled(found, given) if operation.name.rpartition(".")[2] in _BOUNDS else found]
 
     def arith_constant(self, operation: Operation) -> Value:
         """A number, or the same one in each lane."""
@@ -416,7 +432,7 @@ class Launch:
     def _masking(self, operation: Operation, left: Value, right: Value, number: int) -> Value:
         """Of two operands, one that surely has a certain number makes the other one meaningless."""
         marks = _united(_marked(left.marks, ~right.is_surely(number)), _marked(right.marks, ~left.is_surely(number)))
-        return self.elementwise(operation, [left, right])[0]._replace(marks=marks)
+        return _without_settled(self.elementwise(operation, [left, right])[0]._replace(marks=marks), [left, right])
 
     def arith_andi(self, operation: Operation, left: Value, right: Value) -> Value:
         """A zero with anything is zero. That is so for whole numbers only: a float may be NaN."""

@@ -161,6 +161,34 @@ def condition_between_equals(x, y, z, n, N: tl.constexpr):
     tl.store(z, tl.sum(tl.where(v > 0, d * 2.0, 0.0)))
 
 
+@innocent
+def bits_that_are_all_set(indices, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(indices + i, mask=i < n)
+    tl.store(y, tl.min((v & 0x7FFFFFFF) | tl.where(i < n, 0, 0x7FFFFFFF)))
+
+
+@guilty
+def bits_that_are_partly_set(indices, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(indices + i, mask=i < n)  # load
+    tl.store(y, tl.min((v & 0x7FFFFFFF) | tl.where(i < n, 0, 0x7FFFFF00)))  # use
+
+
+@innocent
+def bounds_that_meet(indices, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(indices + i, mask=i < n)
+    tl.store(y, tl.sum(tl.minimum(tl.maximum(v, 0), tl.where(i < n, 100, 0)) + ((v & 255) >> 8)))
+
+
+@guilty
+def a_rare_number(indices, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(indices + i, mask=i < n)  # load
+    tl.store(y, tl.sum((v == 12345).to(tl.int32) & 1))  # use
+
+
 @guilty
 def half_of_a_mask(x, y, n, m, N: tl.constexpr):
     i = tl.arange(0, N)
