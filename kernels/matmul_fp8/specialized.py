@@ -27,7 +27,7 @@ def specialized(
     strides: tuple[int, ...],
     blocks: bool,
 ) -> Callable[..., None]:
-    """Return the launch for operands that TMA can reach; `b` is (N, K)."""
+    """Return the launch for operands that TMA can reach, of 64 rows or more; `b` is (N, K)."""
     (m, k), n = a.shape, b.shape[0]
     part_n = tile.part_n * 2 // dtypes[2].itemsize
     # Registers hold one short sum beside the tile, so a piece of the columns has 128 at most.

@@ -200,7 +200,7 @@ def test_a_torn_line_costs_only_itself(tmp_path):
     def kernel(function: str, origin: str) -> dict:
         return {"event": "kernel", "row": dataclasses.asdict(CompiledKernel("op", function, "sy_90", Verdict.PASSED, origin=origin))}
 
-    rows = _fresh_rows()
+    rows = _fresh_rows(())
     events = [{"event": "worker"}, kernel("f", "one"), kernel("g", "two"), {"event": "worker"}, kernel("g", "three"), kernel("h", "three")]
     found = [(row.function, row.origin) for event in events for row in rows(event, card)]
 

@@ -147,7 +147,7 @@ class Value(NamedTuple):
 
 
 def _alike(left: Value, right: Value) -> Lanes:
-    """Return the lanes in which two values surely have the same bits."""
+    """Return the lanes in which two values have the same bits, whatever the undefined lanes are."""
     same = left.data == right.data
     if left.data.dtype.kind == "f":
         same &= np.signbit(left.data) == np.signbit(right.data)

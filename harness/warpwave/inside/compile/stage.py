@@ -363,7 +363,7 @@ def _report(
     return doubted(mostly_run(report, cases), wrong)
 
 
-def _fresh_rows(own: Iterable[str] = ()) -> Callable[[Event, Architecture], list[CompiledKernel]]:
+def _fresh_rows(own: Iterable[str]) -> Callable[[Event, Architecture], list[CompiledKernel]]:
     """Return `_rows` without duplicates: a new worker starts empty and compiles again what an earlier one compiled."""
     earlier: set[str] = set()
     current: set[str] = set()

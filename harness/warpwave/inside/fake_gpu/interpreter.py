@@ -439,7 +439,7 @@ def _refuse_arguments(executor: Any, args: Sequence[Any], kwargs: Mapping[str, A
             elif specialize and type(value).__module__.partition(".")[0] not in ("torch", "triton") and not hasattr(value, "data_ptr"):
                 specialize(BaseBackend, value, False, True, True)
         except (TypeError, OverflowError) as error:
-            raise as_on_a_card(type(error)(*error.args)) from None
+            raise as_on_a_card(error) from None
 
 
 def _as_on_a_card(executor: Any, card: Architecture, args: Any, kwargs: dict[str, Any]) -> tuple[int, ...]:

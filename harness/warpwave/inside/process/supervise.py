@@ -60,7 +60,8 @@ OnEvent = Callable[[Event], None]
 class Death:
     """A worker that did not reach its end. `case` is the culprit, or None if it died outside of any case.
 
-    `by_others`: other processes on the same machine or device may have caused it. `compiling`: the kernel that it was compiling.
+    `by_others`: other processes on the same machine or device may have caused it. `compiling`: the kernel whose compiler did not end, or
+    ended the process.
     """
 
     case: str | None
@@ -161,7 +162,7 @@ def _run_worker(
     audit.begin()
     # A new worker compiles and loads again what an earlier one had. This line tells readers of the journal.
     journal.write("worker")
-    running, last, lost, compiling, place, timed_out = None, "", "", "", "", False
+    running, last, lost, compiling, place, timed_out, begun = None, "", "", "", "", False, 0.0
     kills = memory_kills()
     worker = start(journal.path, log)
     since = _Clock(worker.pid)
@@ -179,7 +180,7 @@ def _run_worker(
                     elif kind == "lost":
                         lost = event["reason"]
                     elif kind == "compiling":
-                        compiling, place = event.get("function", ""), event["kernel"]
+                        compiling, place, begun = event.get("function", ""), event["kernel"], time.monotonic()
                     on_event(event)
                 since = _Clock(worker.pid) if moved else since
             if exited:
@@ -203,7 +204,8 @@ def _run_worker(
     during = f" while {place} was compiled" if place else ""
     if timed_out:
         reason = f"it ran longer than {case_limit_s:g} s{during}" if running else f"no case was started for {_IDLE_LIMIT_S:g} s"
-        return False, Death(running, Verdict.TIMEOUT, reason, compiling=compiling)
+        # A test that compiles much reaches its limit during any of it. The compiler of one kernel is to blame if it took most of the time.
+        return False, Death(running, Verdict.TIMEOUT, reason, compiling=compiling if time.monotonic() - begun > case_limit_s / 2 else "")
     if lost:
         return False, Death(None, Verdict.INFRA, lost)
     if running is None and last in ("end", "poisoned", "postponed"):
@@ -216,7 +218,7 @@ def _run_worker(
     if worker.returncode == -signal.SIGKILL and memory_kills() > kills:
         return False, Death(running, Verdict.OOM, f"its process {how}: {past_memory_limit()}", by_others=True)
     killed = worker.returncode == -signal.SIGKILL
-    return False, Death(running, Verdict.CRASHED, f"its process {how}", by_others=killed, compiling=compiling)
+    return False, Death(running, Verdict.CRASHED, f"its process {how}", by_others=killed, compiling="" if killed else compiling)
 
 
 @contextlib.contextmanager

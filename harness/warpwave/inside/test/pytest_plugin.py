@@ -129,7 +129,6 @@ class Reporter:
         self.journal, self.collection, self.pretended, self.account = journal, collection, pretended, account
         self.neighbours, self.compiling = neighbours, Compiling(journal)
         self.done = journal.done()
-        self.uncollected: set[str] = set()  # modules that do not import, or skip themselves
         self.reports: list[tuple[pytest.TestReport, BaseException | None]] = []  # several of a test with subtests
         self.raised: dict[str, BaseException | None] = {}  # by phase of the test
         self.called: Sequence[bool] = ()
@@ -172,8 +171,8 @@ class Reporter:
             self._not_collected(self.collection.failure(report), str(report.longrepr)[-_CUT:])
         elif report.skipped:
             self.collection.skipped(report.nodeid, _skip_reason(report))
-            if report.nodeid not in self.done | self.uncollected:
-                self.uncollected.add(report.nodeid)
+            if report.nodeid not in self.done:
+                self.done.add(report.nodeid)
                 self._finish(report.nodeid, "skipped", _skip_reason(report), "", not_run=NotRun.SKIPPED)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -302,8 +301,8 @@ class Reporter:
         return self.collection.cut and self.collection.takes_over
 
     def _not_collected(self, failure: Failure, detail: str = "") -> None:
-        if failure.id not in self.done | self.uncollected:
-            self.uncollected.add(failure.id)
+        if failure.id not in self.done:
+            self.done.add(failure.id)
             outcome, raised = "error" if failure.broken else "skipped", re.match(r"\w+(?=: )", failure.message)
             properties = {FAILED_PROPERTY: raised[0]} if failure.broken and raised else {}
             self._finish(failure.id, outcome, failure.message, detail, properties=properties, not_run=failure.why)

@@ -97,8 +97,10 @@ def _gates(comparison: Comparison) -> list[Line]:
     judged = [target for target in comparison.targets if target.gates and target.compiled]
     if not judged:
         return []
+    own = {target.target for target in judged}
+    made = [cell.compiled for cell in comparison.compiled_cells if cell.target in own]
     total = sum(count for target in judged for word, count in target.compiled.items() if word != Verdict.NOT_RUN.value)
-    total -= sum(cell.target in {target.target for target in judged} and is_uncompiled(cell.compiled) for cell in comparison.compiled_cells)
+    total -= sum(map(is_uncompiled, made))
     broken = sum(target.only_gates for target in judged)
     known = sum(target.compiled.get(Verdict.KNOWN.value, 0) for target in judged)
     names = ", ".join(dict.fromkeys(gate for target in judged if target.gates for gate in _closed(target.gates)))
@@ -106,9 +108,7 @@ def _gates(comparison: Comparison) -> list[Line]:
         return [say("gates: none was asked for")]
     rest: list[str | Bit] = ["; ", Bit(plural(known, "known failure"), Verdict.KNOWN)] if known else []
     if broken:
-        own = {target.target for target in judged}
-        rows = (cell.compiled for cell in comparison.compiled_cells if cell.target in own and cell.compiled.only_gates)
-        which = dict.fromkeys(gate.replace("_", " ") for row in rows for gate in row.broken)
+        which = dict.fromkeys(gate.replace("_", " ") for row in made if row.only_gates for gate in row.broken)
         return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary', 'breaks', 'break')} {', '.join(which)}", Verdict.FAILED), *rest)]
     return [say(f"gates: {f'{total - known} of ' if known else ''}{plural(total, 'binary', 'meets', 'meet')} {names}", *rest)]
 

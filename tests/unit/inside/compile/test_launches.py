@@ -333,6 +333,19 @@ def test_a_kernel_whose_compiler_never_ends_does_not_compile(run_inside, tmp_pat
     assert cause(reason) == "too long"
 
 
+def test_a_test_that_compiles_until_its_limit_is_no_kernels_fault(run_inside, tmp_path):
+    (tmp_path / "test_many.py").write_text(
+        "import torch, triton\nimport triton.language as tl\n"
+        "@triton.jit\ndef kernel(x, N: tl.constexpr):\n    tl.store(x, N)\n"
+        "def test_many():\n    for n in range(10**6):\n        kernel[(1,)](torch.zeros(1, device='cuda'), n)\n"
+    )
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+    output = run_inside(tmp_path, Stage.COMPILE, architectures=cards, benches=(), limits=Limits(test_s=3.0))
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+
+    assert {(row["function"], row["verdict"]) for row in rows} == {("kernel", "passed"), ("(host code)", "timeout")}
+
+
 @pytest.mark.slow
 def test_a_strict_package_is_judged_by_every_candidate(compiled):
     report, rows = compiled("all")
