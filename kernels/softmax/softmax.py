@@ -30,6 +30,8 @@ _PART = 8192
 # Of so many columns, most would be edges: kernels of their own read such rows in the widest vectors that divide them. A warp then reads
 # from a stretch of so many bytes at once.
 _FEW_COLUMNS, _FEW_WARPS, _FEW_BYTES = 200, 4, 800
+# Threads that share a row in chunks, and the most chunks of so many. Backward, two tensors leave no registers for the last ones.
+_LANES = {8: 8, 16: 8, 32: 8, 64: 8, 128: 17, 256: 12}
 # From so many elements a thread on, it adds them in four sums, each of the 16 bytes of fp32 that it loads at once, or more.
 _SHORT_SUMS = 16
 
@@ -159,6 +161,21 @@ def _masked(n_columns: int, elements: int) -> float:
     return 1 - part / next_power_of_2(part)
 
 
+def chunk_lanes(n_columns: int, vector: int, even: bool, backward: bool) -> int | None:
+    """Return how many threads share a row whose columns are chunks of a vector a thread; None if one tile of a power of two does as well.
+
+    That is so if rows start on a vector and an eighth of the tile's lanes or less are masked, or no fewer would be. Other rows have as few
+    threads as possible: each then has enough bytes on their way, and warps exchange nothing where one can hold the row.
+    """
+    block = next_power_of_2(n_columns)
+    options = list(_LANES)[: -1 if backward else None]
+    lanes = next((lanes for lanes in options if n_columns <= _LANES[lanes] * lanes * vector), None)
+    if lanes is None or vector == 1:
+        return None
+    chunk = lanes * vector
+    return None if even and (_masked(n_columns, block) <= 1 / 8 or cdiv(n_columns, chunk) * chunk == block) else lanes
+
+
 def _launch_rows(backward: bool, out: Tensor, inputs: Sequence[Tensor], strides: tuple[int, ...], n_columns: int, log: bool) -> None:
     """Launch over contiguous rows, or over rows with the given stride."""
     n_rows, dtypes = out.numel() // n_columns, (out.dtype, *[tensor.dtype for tensor in inputs])
@@ -213,17 +230,24 @@ def _plan(
         return _few(gpu, backward, dtypes, n_rows, pairs, n_columns, vector, log)
     if not (dense or (all(boundaries) and even)):
         vector, even = 1, True
-    tiles = (config.backward if backward else config.forward)[dtypes[0].itemsize]
-    block = next_power_of_2(n_columns)
-    tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1])
-    if config.exchange:
-        tile = even_tile(n_columns, tile, tiles, dtypes[0].itemsize)
-    tile = tile.of_rows(even)
-    # As few parts as possible, of about equal size.
-    parts = cdiv(n_columns, min(block, tile.elements))
-    segment = cdiv(n_columns, parts * vector) * vector
-    split, block = cdiv(n_columns, segment), next_power_of_2(segment)
-    rows = max(1, tile.elements // block) if split == 1 else 1
+    lanes = chunk_lanes(n_columns, vector, even, backward)
+    if lanes:
+        warps = max(2, lanes // gpu.warp_size)
+        tile = Tile(n_columns, n_columns, warps, packed=True)
+        width, rows = lanes * vector, warps * gpu.warp_size // lanes
+        segment, split, chunks = cdiv(n_columns, vector) * vector, 1, cdiv(n_columns, width)
+    else:
+        tiles = (config.backward if backward else config.forward)[dtypes[0].itemsize]
+        width = next_power_of_2(n_columns)
+        tile = next((tile for tile in tiles if width <= tile.columns), tiles[-1])
+        if config.exchange:
+            tile = even_tile(n_columns, tile, tiles, dtypes[0].itemsize)
+        tile = tile.of_rows(even)
+        # As few parts as possible, of about equal size.
+        parts = cdiv(n_columns, min(width, tile.elements))
+        segment = cdiv(n_columns, parts * vector) * vector
+        split, width, chunks = cdiv(n_columns, segment), next_power_of_2(segment), 1
+        rows = max(1, tile.elements // width) if split == 1 else 1
     if split == 1:
         phases: tuple[str, ...] = ("whole",)
     elif config.exchange and split <= gpu.processors:
@@ -239,11 +263,20 @@ def _plan(
     limit = {"maxnreg": tile.registers} if tile.registers else {}
     # Programs that wait for each other read only as many words as there are. The others share one kernel for rows of many lengths.
     padded = {"exchange": next_power_of_2(split), "finish": max(FEWEST_SLOTS, next_power_of_2(split))}
-    fixed = {"LOG": log, "PACKED": tile.packed, "VECTOR": vector, "EDGES": edges, "ROWS": rows, "BLOCK": block, "num_warps": tile.warps}
+    fixed = {
+        "LOG": log,
+        "CHUNKS": chunks,
+        "PACKED": tile.packed,
+        "VECTOR": vector,
+        "EDGES": edges,
+        "ROWS": rows,
+        "WIDTH": width,
+        "num_warps": tile.warps,
+    }
     if not backward:
         # Half precision's rounding hides a long sum's. With edges, four sums take so many registers that one program less is resident.
-        long = block >= _SHORT_SUMS * tile.warps * gpu.warp_size
-        fixed["SHORT"] = dtypes[0] == torch.float32 and rows == 1 and long and not edges
+        long = width >= _SHORT_SUMS * tile.warps * gpu.warp_size
+        fixed["SHORT"] = dtypes[0] == torch.float32 and rows == 1 and long and chunks == 1 and not edges
     grid = (cdiv(n_rows, rows) * split,)
     kernel = softmax_backward_kernel if backward else softmax_kernel
     launches = tuple(Bound(kernel, grid, {**fixed, "PHASE": phase, "SLOTS": padded.get(phase, 1), **limit}) for phase in phases)
