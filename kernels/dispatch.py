@@ -8,7 +8,7 @@ called, under an autograd function if there is a gradient to record.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -28,6 +28,11 @@ def cdiv(x: int, y: int) -> int:
 def next_power_of_2(n: int) -> int:
     """`triton.next_power_of_2` for the host."""
     return 1 << max(n - 1, 0).bit_length()
+
+
+def fewest_lanes(n_columns: int, vector: int, most: Mapping[int, int]) -> int | None:
+    """Return the fewest threads that hold a row of a vector each in so many chunks: `most` says how many, by threads. None: too long."""
+    return next((lanes for lanes, chunks in most.items() if n_columns <= chunks * lanes * vector), None)
 
 
 class CustomOp:

@@ -17,7 +17,7 @@ from kernels.dispatch import cdiv, next_power_of_2
 from kernels.launches.bound import Bound, on_boundary
 from kernels.layer_norm import ring
 from kernels.layer_norm.backward import backward_kernel, backward_steps_kernel, column_sums_kernel, totals_kernel
-from kernels.layer_norm.chunks import even_stride, even_tile
+from kernels.layer_norm.chunks import even_stride, even_tile, odd_stride, odd_tile
 from kernels.layer_norm.forward import forward_kernel, forward_steps_kernel
 
 # Minimum columns of a block: thousands of rows of one or two columns, with their offsets, would not fit the registers.
@@ -102,8 +102,10 @@ def _plan(
     if isinstance(tile, Tile):
         block, n_parts = _block(n_columns), 1
         height = max(1, tile.elements // (block * size // 2))
-        if config.even and (even := even_tile(n_columns, size)):
-            tile, block, height = even
+        if config.even:
+            odd = _starts_anywhere(boundaries[0], boundaries[3], n_columns, stride, size)
+            fitting = (odd_tile if odd else even_tile)(n_columns, size)
+            tile, block, height = fitting or (tile, block, height)
     elif config.forward_parts and _parts(config.forward_parts, n_columns, size) <= on.processors:
         tile = config.forward_parts
         block, n_parts, height = tile.columns * 2 // size, _parts(tile, n_columns, size), tile.rows
@@ -111,16 +113,18 @@ def _plan(
         tile = config.forward_long
         options = {"BLOCK": tile.elements, "EVEN": n_columns % tile.elements == 0, "num_warps": tile.warps}
         return _Plan(Bound(forward_steps_kernel, (n_rows,), options), 0)
+    vector = tile.vector if isinstance(tile, Tile) else 1
     options = {
         "PACKED": tile.packed,
         "ROWS": height,
         "WIDTH": block // tile.chunks,
         "CHUNKS": tile.chunks,
+        "VECTOR": vector,
         "SLOTS": next_power_of_2(n_parts),
         "num_warps": tile.warps,
         **_limit(tile.registers),
     }
-    return _Plan(Bound(forward_kernel, (cdiv(n_rows, height) * n_parts,), options), n_parts)
+    return _Plan(Bound(forward_kernel, (cdiv(n_rows, height * vector) * vector * n_parts,), options), n_parts)
 
 
 def backward(
@@ -159,11 +163,18 @@ def _backward_plan(
     """Return the launches of a shape. `dtypes` and `boundaries` are of the tensors that these get; None for one that is left out."""
     size = dtypes[1].itemsize if dtypes[1] else 1
     wanted = [dtype is not None for dtype in dtypes[-2:]]
-    tile = _fitting(config.backward, n_columns, size)
-    if tile:
-        tile, width, height = _striding(config, tile, n_columns, size)
-        parts = min(cdiv(n_rows, height), on.processors * tile.programs)
-        options = {"ROWS": height, "WIDTH": width, "CHUNKS": tile.chunks, "STAGES": tile.stages, "num_warps": tile.warps}
+    odd = _starts_anywhere(boundaries[0] and boundaries[1], boundaries[5], n_columns, stride, size)
+    if striding := _striding(config, n_columns, size, odd):
+        tile, width, height = striding
+        parts = min(cdiv(n_rows, height * tile.vector), max(1, on.processors * tile.programs // tile.vector)) * tile.vector
+        options = {
+            "ROWS": height,
+            "WIDTH": width,
+            "CHUNKS": tile.chunks,
+            "VECTOR": tile.vector,
+            "STAGES": tile.stages,
+            "num_warps": tile.warps,
+        }
         stride_over = Bound(backward_kernel, (parts,), options)
 
         def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
@@ -188,10 +199,10 @@ def _backward_plan(
             share_rows(*given, dx, *sums, _words(dx, n_rows * n_parts), stride // vector, n_rows, n_columns // vector, n_parts)
 
     else:
-        tile, columns = config.backward_long, config.column_sums
+        steps, columns = config.backward_long, config.column_sums
         height, across = columns.elements // columns.columns, cdiv(n_columns, columns.columns)
         parts = min(cdiv(n_rows, height), max(1, on.processors * columns.programs // across))
-        one_row = Bound(backward_steps_kernel, (n_rows,), {"BLOCK": tile.elements, "num_warps": tile.warps})
+        one_row = Bound(backward_steps_kernel, (n_rows,), {"BLOCK": steps.elements, "num_warps": steps.warps})
         options = {"ROWS": height, "BLOCK": columns.columns, "STAGES": columns.stages, "num_warps": columns.warps}
         column_sums = Bound(column_sums_kernel, (across, parts), options)
 
@@ -213,13 +224,20 @@ def _backward_plan(
     return launch
 
 
-def _striding(config: Norm, tile: Tile, n_columns: int, element_size: int) -> tuple[Tile, int, int]:
+def _starts_anywhere(first: bool, second: bool, n_columns: int, stride: int, element_size: int) -> bool:
+    """Return whether two tensors start on 16 bytes, but their rows do not, all at the same places."""
+    vector = 16 // element_size
+    return first and second and element_size == 2 and n_columns % vector > 0 and (stride - n_columns) % vector == 0
+
+
+def _striding(config: Norm, n_columns: int, element_size: int, odd: bool) -> tuple[Tile, int, int] | None:
     """Return the tile of a backward that strides over rows, the columns of a chunk, and how many rows it has at a time."""
+    tile, block = _fitting(config.backward, n_columns, element_size), _block(n_columns)
+    fitting = odd_stride(n_columns, element_size) if odd and config.even else None
+    if fitting or not tile:
+        return fitting
     even = even_stride(n_columns, element_size) if config.even else None
-    if even:
-        return even
-    block = _block(n_columns)
-    return tile, block, max(1, tile.elements // (block * element_size // 2))
+    return even or (tile, block, max(1, tile.elements // (block * element_size // 2)))
 
 
 def _ring(tiles: Sequence[Ring], on: Card, boundaries: tuple[bool, ...], n_columns: int, stride: int, element_size: int) -> Ring | None:

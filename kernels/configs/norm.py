@@ -11,8 +11,9 @@ class Tile:
     """What rows of up to `columns` columns, a power of two, are worked on by.
 
     `elements` a program at a time: several rows, or a step of one that is longer. Its warps; and where programs stride over rows, how
-    many there are for each multiprocessor, and in how many stages their loads run ahead. Forward: in how many `chunks` a program has its
-    columns; `packed`, if what is needed again stays in half precision meanwhile; and the most `registers` a thread may have.
+    many there are for each multiprocessor, and in how many stages their loads run ahead. In how many `chunks` a program has its columns;
+    forward, `packed`, if what is needed again stays in half precision meanwhile; and the most `registers` a thread may have. `vector`: a
+    program has every so manyth row, and reads so many elements at a time, though rows start anywhere.
     """
 
     columns: int
@@ -23,6 +24,7 @@ class Tile:
     chunks: int = 1
     packed: bool = False
     registers: int | None = None
+    vector: int = 1
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from kernels.layer_norm.forward import body_of, edges_of, rows_of
+
 
 @triton.jit
 def add_both(a, b, c, d):
@@ -31,6 +33,14 @@ def add_up(total, lost, term, COMPENSATED: tl.constexpr):
 
 
 @triton.jit
+def _edges(grad_ptr, x_ptr, row_stride, rows, n_rows, n_columns, columns, inside):
+    """Return the gradients and inputs of rows at their edges."""
+    inside = (rows < n_rows)[:, None] & inside
+    grad = tl.load(grad_ptr + rows[:, None] * n_columns + columns, mask=inside, other=0.0)
+    return grad, tl.load(x_ptr + rows[:, None] * row_stride + columns, mask=inside, other=0.0)
+
+
+@triton.jit
 def backward_kernel(
     grad_ptr,
     x_ptr,
@@ -46,38 +56,62 @@ def backward_kernel(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
     CHUNKS: tl.constexpr,
+    VECTOR: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Walk over tiles of ROWS rows with sums over rows in registers; write them to row `program` of dweight and dbias.
 
-    The columns are CHUNKS tensors of WIDTH columns, so that their number need not be a power of two.
+    The columns are CHUNKS tensors of WIDTH columns, so that their number need not be a power of two; and with `VECTOR`, the edges, as in
+    the forward. All rows of a program then start at the same place within 16 bytes: VECTOR divides the number of programs.
     """
-    columns = tl.arange(0, WIDTH)
     # Rounding to half precision loses more than fp32 sums do.
     COMPENSATED: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 32
-    weights, dweights, dbiases, lost_of_dweights, lost_of_dbiases = (), (), (), (), ()
+    COUNT: tl.constexpr = CHUNKS + (VECTOR > 1)
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    head, body = body_of(program, n_columns, VECTOR)
+    lane = tl.arange(0, WIDTH)[None, :]
+    columns, inside = (), ()
     for i in tl.static_range(CHUNKS):
+        columns += (head + lane + i * WIDTH,)
+        inside += (lane + i * WIDTH < body,)
+    if VECTOR > 1:
+        # They are too small for copies to shared memory, so those of the next rows are loaded ahead.
+        of_edges, in_edges = edges_of(head, body, n_columns, VECTOR)
+        columns += (of_edges,)
+        inside += (in_edges,)
+        ahead_grad, ahead_x = _edges(grad_ptr, x_ptr, row_stride, rows_of(program, ROWS, VECTOR), n_rows, n_columns, of_edges, in_edges)
+    weights, dweights, dbiases, lost_of_dweights, lost_of_dbiases = (), (), (), (), ()
+    for i in tl.static_range(COUNT):
         if weight_ptr is not None:
-            weights += (tl.load(weight_ptr + i * WIDTH + columns, mask=i * WIDTH + columns < n_columns, other=0.0)[None, :],)
-        zeros = tl.zeros((ROWS, WIDTH), tl.float32)
+            weights += (tl.load(weight_ptr + columns[i], mask=inside[i], other=0.0),)
+        zeros = tl.zeros((ROWS, columns[i].shape[1]), tl.float32)
         dweights += (zeros,)
         dbiases += (zeros,)
         lost_of_dweights += (zeros,)
         lost_of_dbiases += (zeros,)
-    one = tl.full((), 1, tl.int64)  # a row's number times its stride exceeds 2**31
-    for tile in tl.range(tl.program_id(0), tl.cdiv(n_rows, ROWS), tl.num_programs(0), num_stages=STAGES):
-        rows = tile * one * ROWS + tl.arange(0, ROWS)
+    for group in tl.range(program, tl.cdiv(n_rows, ROWS * VECTOR) * VECTOR, programs, num_stages=STAGES):
+        rows = rows_of(group, ROWS, VECTOR)
         in_rows = rows < n_rows
         rstd = tl.load(rstd_ptr + rows, mask=in_rows, other=0.0)[:, None]
         if mean_ptr is not None:
             mean = tl.load(mean_ptr + rows, mask=in_rows, other=0.0)[:, None]
+        if VECTOR > 1:
+            edge_grad, edge_x = ahead_grad, ahead_x
+            ahead_grad, ahead_x = _edges(
+                grad_ptr, x_ptr, row_stride, rows_of(group + programs, ROWS, VECTOR), n_rows, n_columns, of_edges, in_edges
+            )
+        # Rounding tells the compiler what divides the offsets.
+        start = tl.cdiv(rows[:, None] * n_columns, VECTOR) * VECTOR + lane
+        x_start = tl.cdiv(rows[:, None] * row_stride, VECTOR) * VECTOR + lane
         normals, grads, next_dweights, next_dbiases, next_lost_of_dweights, next_lost_of_dbiases = (), (), (), (), (), ()
         products = tl.zeros((ROWS, WIDTH), tl.float32)
         shifts = tl.zeros((ROWS, WIDTH), tl.float32)
-        for i in tl.static_range(CHUNKS):
-            inside = in_rows[:, None] & (i * WIDTH + columns < n_columns)[None, :]
-            grad = tl.load(grad_ptr + rows[:, None] * n_columns + (i * WIDTH + columns)[None, :], mask=inside, other=0.0).to(tl.float32)
-            x = tl.load(x_ptr + rows[:, None] * row_stride + (i * WIDTH + columns)[None, :], mask=inside, other=0.0).to(tl.float32)
+        for i in tl.static_range(COUNT):
+            if i < CHUNKS:
+                grad = tl.load(grad_ptr + start + i * WIDTH, mask=in_rows[:, None] & inside[i], other=0.0).to(tl.float32)
+                x = tl.load(x_ptr + x_start + i * WIDTH, mask=in_rows[:, None] & inside[i], other=0.0).to(tl.float32)
+            else:
+                grad, x = edge_grad.to(tl.float32), edge_x.to(tl.float32)
             if mean_ptr is not None:
                 x -= mean
             normal = x * rstd
@@ -92,9 +126,10 @@ def backward_kernel(
             next_lost_of_dbiases += (lost_of_dbias,)
             if weight_ptr is not None:
                 grad *= weights[i].to(tl.float32)
-            products += normal * grad
-            if mean_ptr is not None:
-                shifts += grad
+            if i < CHUNKS:
+                products += normal * grad
+                if mean_ptr is not None:
+                    shifts += grad
             normals += (normal,)
             grads += (grad,)
         dweights, dbiases = next_dweights, next_dbiases
@@ -103,19 +138,22 @@ def backward_kernel(
             product, shift = tl.reduce((products, shifts), 1, add_both)
         else:
             product = tl.sum(products, 1)
-        for i in tl.static_range(CHUNKS):
+        if VECTOR > 1:
+            product += tl.sum(normals[CHUNKS] * grads[CHUNKS], 1)
+            if mean_ptr is not None:
+                shift += tl.sum(grads[CHUNKS], 1)
+        for i in tl.static_range(COUNT):
             dx = grads[i] - normals[i] * (product / n_columns)[:, None]
             if mean_ptr is not None:
                 dx -= (shift / n_columns)[:, None]
-            inside = in_rows[:, None] & (i * WIDTH + columns < n_columns)[None, :]
-            at = dx_ptr + rows[:, None] * n_columns + (i * WIDTH + columns)[None, :]
-            tl.store(at, (dx * rstd).to(dx_ptr.dtype.element_ty), mask=inside)
-    for i in tl.static_range(CHUNKS):
-        own = tl.program_id(0) * n_columns + i * WIDTH + columns
+            at = start + i * WIDTH if i < CHUNKS else rows[:, None] * n_columns + of_edges
+            tl.store(dx_ptr + at, (dx * rstd).to(dx_ptr.dtype.element_ty), mask=in_rows[:, None] & inside[i])
+    for i in tl.static_range(COUNT):
+        own = program * n_columns + columns[i]
         if dweight_ptr is not None:
-            tl.store(dweight_ptr + own, tl.sum(dweights[i], 0), mask=i * WIDTH + columns < n_columns)
+            tl.store(dweight_ptr + own, tl.sum(dweights[i], 0)[None, :], mask=inside[i])
         if dbias_ptr is not None:
-            tl.store(dbias_ptr + own, tl.sum(dbiases[i], 0), mask=i * WIDTH + columns < n_columns)
+            tl.store(dbias_ptr + own, tl.sum(dbiases[i], 0)[None, :], mask=inside[i])
 
 
 @triton.jit

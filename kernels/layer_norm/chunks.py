@@ -5,11 +5,16 @@ from __future__ import annotations
 import functools
 
 from kernels.configs.norm import Tile
-from kernels.dispatch import cdiv, next_power_of_2
+from kernels.dispatch import cdiv, fewest_lanes, next_power_of_2
 
 # Rows of fewer vectors than this leave half a warp without work if they are split. Chunks: how many are few, and the most. More
 # warps than these have smaller chunks instead, if there are not too many.
 _SHORT, _FEW, _MOST, _WARPS = 64, 4, 9, 8
+# Rows that start anywhere: the fewest columns; threads that share a row, with the most chunks that they have of it, forward and backward;
+# and up to so many threads, each has two rows forward, which share the weights.
+_FEWEST_ODD, _SHARING = 65, 32
+_LANES = {8: 8, 16: 8, 32: 8, 64: 8, 128: 10, 256: 16}
+_STRIDE_LANES = {8: 2, 16: 3, 32: 3, 64: 3, 128: 3, 256: 3}
 # Backward: up to so many columns, a masked lane costs less than another row's; and the most chunks.
 _SHORT_STRIDE, _MOST_STRIDE = 1024, 6
 
@@ -56,3 +61,27 @@ def even_stride(n_columns: int, element_size: int) -> tuple[Tile, int, int] | No
     share = width * chunks // (32 * per_row)
     programs = 1 if per_row == 8 else 4 if share <= 12 else 3 if share <= 24 else 2
     return Tile(n_columns, 0, max(4, per_row), programs=programs, stages=3, chunks=chunks), width, max(1, 4 // per_row)
+
+
+def odd_tile(n_columns: int, element_size: int) -> tuple[Tile, int, int] | None:
+    """Return the tile, columns and rows of a program for rows that start on no 16 bytes; None if they are short or too long.
+
+    Their weights start there neither, and pass through shared memory.
+    """
+    vector = 16 // element_size
+    lanes = fewest_lanes(n_columns, vector, _LANES)
+    if n_columns < _FEWEST_ODD or lanes is None:
+        return None
+    chunks, warps = cdiv(n_columns, lanes * vector), max(2, lanes // 32)
+    rows = warps * 32 // lanes * (2 if lanes <= _SHARING else 1)
+    return Tile(n_columns, 0, warps, chunks=chunks, packed=element_size == 2, vector=vector), chunks * lanes * vector, rows
+
+
+def odd_stride(n_columns: int, element_size: int) -> tuple[Tile, int, int] | None:
+    """Return the tile, columns of a chunk and rows of a program for a backward over such rows; None if they are short or too long."""
+    vector = 16 // element_size
+    lanes = fewest_lanes(n_columns, vector, _STRIDE_LANES)
+    if n_columns < _FEWEST_ODD or lanes is None:
+        return None
+    chunks, warps = cdiv(n_columns, lanes * vector), max(4, lanes // 32)
+    return Tile(n_columns, 0, warps, programs=2, stages=3, chunks=chunks, vector=vector), lanes * vector, warps * 32 // lanes

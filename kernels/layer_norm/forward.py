@@ -70,8 +70,31 @@ def _collect(words_ptr, first_row, n_rows, n_parts, ROWS: tl.constexpr, SLOTS: t
 
 
 @triton.jit
-def _parameter(ptr, columns, n_columns):
-    return tl.load(ptr + columns, mask=columns < n_columns, other=0.0, eviction_policy="evict_last")
+def _parameter(ptr, columns, inside):
+    return tl.load(ptr + columns, mask=inside, other=0.0, eviction_policy="evict_last")
+
+
+@triton.jit
+def rows_of(group, ROWS: tl.constexpr, VECTOR: tl.constexpr):
+    """Return the rows of a group: neighbours, or with `VECTOR`, every VECTOR-th. Such rows start at the same place within 16 bytes."""
+    return ((group // VECTOR).to(tl.int64) * ROWS + tl.arange(0, ROWS)) * VECTOR + group % VECTOR
+
+
+@triton.jit
+def body_of(group, n_columns, VECTOR: tl.constexpr):
+    """Return the first column of the body of a group's rows, and its columns: from the first 16 bytes to the last whole ones."""
+    if VECTOR == 1:
+        return 0, n_columns
+    head = tl.minimum((VECTOR - group % VECTOR * n_columns % VECTOR) % VECTOR, n_columns)
+    return head, (n_columns - head) // VECTOR * VECTOR
+
+
+@triton.jit
+def edges_of(head, body, n_columns, VECTOR: tl.constexpr):
+    """Return the columns before and after the body, fewer than `VECTOR` each, as a row, and which of the lanes have one."""
+    lane = tl.arange(0, 2 * VECTOR)[None, :]
+    columns = tl.where(lane < VECTOR, lane, head + body + lane - VECTOR)
+    return columns, tl.where(lane < VECTOR, lane < head, columns < n_columns)
 
 
 @triton.jit
@@ -92,6 +115,7 @@ def forward_kernel(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
     CHUNKS: tl.constexpr,
+    VECTOR: tl.constexpr,
     SLOTS: tl.constexpr,
 ):
     """Normalize ROWS rows per program, or a part of them, in registers: one read and one write.
@@ -99,52 +123,74 @@ def forward_kernel(
     The columns are CHUNKS tensors of WIDTH columns. With a single tensor, the compiler would load all weights before it uses the first, in
     registers that other programs need. The programs of the same rows (at most SLOTS) are neighbours in the grid, and wait for each other's
     sums. GPUs start programs in the order of their numbers, so a program only waits for programs that run, or that will run once others
-    end.
+    end. Rows that start anywhere have VECTOR elements in 16 bytes: a body, which is read so many at a time, and edges, one chunk more.
     """
-    first_row = tl.program_id(0) // n_parts * ROWS
+    group = tl.program_id(0) // n_parts
     part = tl.program_id(0) % n_parts
-    rows = first_row.to(tl.int64) + tl.arange(0, ROWS)
+    rows = rows_of(group, ROWS, VECTOR)
     in_rows = rows < n_rows
-    columns = part * CHUNKS * WIDTH + tl.arange(0, WIDTH)[None, :]
-    x_ptr += rows[:, None] * row_stride + columns
-    chunks = ()
+    head, body = body_of(group, n_columns, VECTOR)
+    COUNT: tl.constexpr = CHUNKS + (VECTOR > 1)
+    columns, inside, chunks = (), (), ()
+    if VECTOR > 1:
+        # Loaded before the body: otherwise their layout would be that of all (see softmax).
+        of_edges, in_edges = edges_of(head, body, n_columns, VECTOR)
+        edges = tl.load(x_ptr + rows[:, None] * row_stride + of_edges, mask=in_rows[:, None] & in_edges, other=0.0)
+    lane = part * CHUNKS * WIDTH + tl.arange(0, WIDTH)[None, :]
+    # Rounding tells the compiler what divides the offsets.
+    x_ptr += tl.cdiv(rows[:, None] * row_stride, VECTOR) * VECTOR + lane
     for i in tl.static_range(CHUNKS):
+        columns += (head + lane + i * WIDTH,)
+        inside += (lane + i * WIDTH < body,)
         # Results then leave the cache first: 3 % faster on an H200 for rows that are read only once.
-        inside = in_rows[:, None] & (columns + i * WIDTH < n_columns)
-        chunks += (tl.load(x_ptr + i * WIDTH, mask=inside, other=0.0, eviction_policy="evict_last"),)
+        chunks += (tl.load(x_ptr + i * WIDTH, mask=in_rows[:, None] & inside[i], other=0.0, eviction_policy="evict_last"),)
+    if VECTOR > 1:
+        columns += (of_edges,)
+        inside += (in_edges,)
+        chunks += (edges,)
     # If rows share the parameters, load them while sums are computed. For a single row, this would take too many registers.
-    EARLY: tl.constexpr = ROWS > 1 and CHUNKS == 1
+    EARLY: tl.constexpr = ROWS > 1 and COUNT == 1
     if EARLY:
         if weight_ptr is not None:
-            weight = _parameter(weight_ptr, columns, n_columns)
+            weight = _parameter(weight_ptr, columns[0], inside[0])
         if bias_ptr is not None:
-            bias = _parameter(bias_ptr, columns, n_columns)
+            bias = _parameter(bias_ptr, columns[0], inside[0])
 
     # In fp32, a mean of 1000 is accurate to 1e-4. The mean of the remaining deviations corrects it. Half precision does not need that.
     EXACT: tl.constexpr = mean_ptr is not None and x_ptr.dtype.element_ty.primitive_bitwidth == 32
-    own_columns = tl.minimum(n_columns - part * CHUNKS * WIDTH, CHUNKS * WIDTH)
-    sums = tl.zeros((ROWS, WIDTH), tl.float32)
+    own_columns = tl.minimum(n_columns - part * CHUNKS * WIDTH, CHUNKS * WIDTH) if VECTOR == 1 else n_columns
     if mean_ptr is not None:
+        sums = tl.zeros((ROWS, WIDTH), tl.float32)
         for i in tl.static_range(CHUNKS):
             sums += chunks[i].to(tl.float32)
-        mean = mean_of(tl.sum(sums, 1), own_columns)
+        total = tl.sum(sums, 1)
+        if VECTOR > 1:
+            total += tl.sum(edges.to(tl.float32), 1)
+        mean = mean_of(total, own_columns)
     squares = tl.zeros((ROWS, WIDTH), tl.float32)
     rests = tl.zeros((ROWS, WIDTH), tl.float32)
-    for i in tl.static_range(CHUNKS):
+    square = tl.zeros((ROWS,), tl.float32)
+    rest = tl.zeros((ROWS,), tl.float32)
+    for i in tl.static_range(COUNT):
         if mean_ptr is not None:
             # Around the mean: E[x**2] - E[x]**2 would cancel.
-            x = tl.where(columns + i * WIDTH < n_columns, _packed(chunks[i], PACKED).to(tl.float32) - mean[:, None], 0.0)
+            x = tl.where(inside[i], _packed(chunks[i], PACKED).to(tl.float32) - mean[:, None], 0.0)
+        else:
+            x = chunks[i].to(tl.float32)
+        if i < CHUNKS:
+            squares += x * x
             if EXACT:
                 rests += x
         else:
-            x = chunks[i].to(tl.float32)
-        squares += x * x
-    square = tl.sum(squares, 1)
+            square += tl.sum(x * x, 1)
+            if EXACT:
+                rest += tl.sum(x, 1)
+    square += tl.sum(squares, 1)
     if EXACT:
-        mean += mean_of(tl.sum(rests, 1), own_columns)
+        mean += mean_of(rest + tl.sum(rests, 1), own_columns)
     if SLOTS > 1:
         _publish(words_ptr + rows * n_parts + part, square, mean if mean_ptr is not None else square, in_rows)
-        squares, means = _collect(words_ptr, first_row, n_rows, n_parts, ROWS, SLOTS)
+        squares, means = _collect(words_ptr, group * ROWS, n_rows, n_parts, ROWS, SLOTS)
         if mean_ptr is not None:
             # Chan's formula: combine squares around the mean of each part into squares around that of the row.
             counts = tl.minimum(tl.maximum(n_columns - tl.arange(0, SLOTS) * CHUNKS * WIDTH, 0), CHUNKS * WIDTH).to(tl.float32)[None, :]
@@ -160,22 +206,22 @@ def forward_kernel(
     if mean_ptr is not None:
         tl.store(mean_ptr + rows, mean, mask=one_of_them)
     tl.store(rstd_ptr + rows, rstd, mask=one_of_them)
-    out_ptr += rows[:, None] * n_columns + columns
-    for i in tl.static_range(CHUNKS):
+    for i in tl.static_range(COUNT):
         out = _packed(chunks[i], PACKED).to(tl.float32)
         if mean_ptr is not None:
             out -= mean[:, None]
         out *= rstd[:, None]
         if weight_ptr is not None:
             if not EARLY:
-                weight = _parameter(weight_ptr, columns + i * WIDTH, n_columns)
+                weight = _parameter(weight_ptr, columns[i], inside[i])
             out *= weight.to(tl.float32)
         if bias_ptr is not None:
             if not EARLY:
-                bias = _parameter(bias_ptr, columns + i * WIDTH, n_columns)
+                bias = _parameter(bias_ptr, columns[i], inside[i])
             out += bias.to(tl.float32)
-        inside = in_rows[:, None] & (columns + i * WIDTH < n_columns)
-        tl.store(out_ptr + i * WIDTH, out.to(out_ptr.dtype.element_ty), mask=inside)
+        start = rows[:, None] * n_columns
+        at = tl.cdiv(start, VECTOR) * VECTOR + lane + i * WIDTH if i < CHUNKS else start + columns[i]
+        tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=in_rows[:, None] & inside[i])
 
 
 @triton.jit

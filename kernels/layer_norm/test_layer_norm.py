@@ -237,6 +237,17 @@ def test_a_row_is_split_into_few_chunks_with_few_masked_lanes():
         assert norm.even_tile(whole, 2) is None
 
 
+def test_rows_that_start_anywhere_fit_their_chunks():
+    for n_columns in range(65, 32768, 3):
+        tile, covered, rows = norm.odd_tile(n_columns, 2)
+        assert n_columns <= covered <= 2 * n_columns and covered * rows <= 2 * 8 * 16 * tile.warps * 32
+        if striding := norm.odd_stride(n_columns, 2):
+            tile, width, rows = striding
+            assert width * tile.chunks >= n_columns and width * tile.chunks * rows <= 8 * 3 * tile.warps * 32
+        else:
+            assert n_columns > 6144
+
+
 def test_a_backward_has_chunks_that_registers_hold():
     for n_columns in range(1032, 8192, 8):
         if even := norm.even_stride(n_columns, 2):
@@ -251,7 +262,7 @@ def test_a_backward_has_chunks_that_registers_hold():
 
 
 @pytest.mark.parametrize("op", ["layer_norm", "rms_norm"])
-@pytest.mark.parametrize("n_columns", [1152, 1280])
+@pytest.mark.parametrize("n_columns", [77, 1152, 1280, 1283])
 def test_a_backward_in_chunks(n_columns, op, device, compare, monkeypatch):
     """Force the chunks of cards that have them: two rows at a time, and more rows than programs."""
     config = choose(getattr(norm, op.upper()))
@@ -259,20 +270,23 @@ def test_a_backward_in_chunks(n_columns, op, device, compare, monkeypatch):
         tile = dataclasses.replace(config.backward[0], programs=1)
         monkeypatch.setattr(norm, op.upper(), {"*": dataclasses.replace(config, even=True, backward=(tile, *config.backward[1:]))})
         monkeypatch.setattr(norm, "even_tile", lambda *_: None)
+        monkeypatch.setattr(norm, "odd_tile", lambda *_: None)
     x, weight, bias = (torch.randn(*shape, n_columns, device=device).bfloat16() for shape in ((27,), (), ()))
     ours, pytorch, parameters = (layer_norm, F.layer_norm, (weight, bias)) if op == "layer_norm" else (rms_norm, F.rms_norm, (weight,))
     compare(ours, pytorch, x + 3, (n_columns,), *parameters)
 
 
 @pytest.mark.parametrize("op", ["layer_norm", "rms_norm"])
-@pytest.mark.parametrize("n_columns", [520, 1280, 1600, 2600])
+@pytest.mark.parametrize("n_columns", [99, 520, 777, 1280, 1600, 2600, 2603])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_rows_in_chunks(dtype, n_columns, op, device, compare, monkeypatch):
     """Force the chunks of cards that have them; only a card executes the assembly that keeps half precision packed."""
-    config, even_tile = choose(getattr(norm, op.upper())), norm.even_tile
+    config = choose(getattr(norm, op.upper()))
     if not config.even:
         monkeypatch.setattr(norm, op.upper(), {"*": dataclasses.replace(config, even=True)})
-        monkeypatch.setattr(norm, "even_tile", lambda *a: (e := even_tile(*a)) and (dataclasses.replace(e[0], packed=False), *e[1:]))
+        for name in ("even_tile", "odd_tile"):
+            of = getattr(norm, name)
+            monkeypatch.setattr(norm, name, lambda *a, of=of: (e := of(*a)) and (dataclasses.replace(e[0], packed=False), *e[1:]))
     x, weight, bias = (torch.randn(*shape, n_columns, device=device).to(DTYPES[dtype]) for shape in ((3,), (), ()))
     ours, pytorch, parameters = (layer_norm, F.layer_norm, (weight, bias)) if op == "layer_norm" else (rms_norm, F.rms_norm, (weight,))
     compare(ours, pytorch, x + 3, (n_columns,), *parameters, gradients=False)
