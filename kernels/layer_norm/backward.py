@@ -101,15 +101,16 @@ def backward_kernel(
                 grad_ptr, x_ptr, row_stride, rows_of(group + programs, ROWS, VECTOR), n_rows, n_columns, of_edges, in_edges
             )
         # Rounding tells the compiler what divides the offsets.
-        start = tl.cdiv(rows[:, None] * n_columns, VECTOR) * VECTOR + lane
-        x_start = tl.cdiv(rows[:, None] * row_stride, VECTOR) * VECTOR + lane
+        start = tl.cdiv(rows * n_columns, VECTOR)[:, None] * VECTOR
+        x_start = tl.cdiv(rows * row_stride, VECTOR)[:, None] * VECTOR
         normals, grads, next_dweights, next_dbiases, next_lost_of_dweights, next_lost_of_dbiases = (), (), (), (), (), ()
         products = tl.zeros((ROWS, WIDTH), tl.float32)
         shifts = tl.zeros((ROWS, WIDTH), tl.float32)
         for i in tl.static_range(COUNT):
             if i < CHUNKS:
-                grad = tl.load(grad_ptr + start + i * WIDTH, mask=in_rows[:, None] & inside[i], other=0.0).to(tl.float32)
-                x = tl.load(x_ptr + x_start + i * WIDTH, mask=in_rows[:, None] & inside[i], other=0.0).to(tl.float32)
+                mask = in_rows[:, None] & (lane + i * WIDTH < body)
+                grad = tl.load(grad_ptr + start + (lane + i * WIDTH), mask=mask, other=0.0).to(tl.float32)
+                x = tl.load(x_ptr + x_start + (lane + i * WIDTH), mask=mask, other=0.0).to(tl.float32)
             else:
                 grad, x = edge_grad.to(tl.float32), edge_x.to(tl.float32)
             if mean_ptr is not None:
@@ -146,8 +147,8 @@ def backward_kernel(
             dx = grads[i] - normals[i] * (product / n_columns)[:, None]
             if mean_ptr is not None:
                 dx -= (shift / n_columns)[:, None]
-            at = start + i * WIDTH if i < CHUNKS else rows[:, None] * n_columns + of_edges
-            tl.store(dx_ptr + at, (dx * rstd).to(dx_ptr.dtype.element_ty), mask=in_rows[:, None] & inside[i])
+            at = dx_ptr + start + (lane + i * WIDTH) if i < CHUNKS else dx_ptr + rows[:, None] * n_columns + of_edges
+            tl.store(at, (dx * rstd).to(dx_ptr.dtype.element_ty), mask=in_rows[:, None] & inside[i])
     for i in tl.static_range(COUNT):
         own = program * n_columns + columns[i]
         if dweight_ptr is not None:

@@ -138,7 +138,7 @@ def forward_kernel(
         edges = tl.load(x_ptr + rows[:, None] * row_stride + of_edges, mask=in_rows[:, None] & in_edges, other=0.0)
     lane = part * CHUNKS * WIDTH + tl.arange(0, WIDTH)[None, :]
     # Rounding tells the compiler what divides the offsets.
-    x_ptr += tl.cdiv(rows[:, None] * row_stride, VECTOR) * VECTOR + lane
+    x_ptr += tl.cdiv(rows * row_stride, VECTOR)[:, None] * VECTOR + lane
     for i in tl.static_range(CHUNKS):
         columns += (head + lane + i * WIDTH,)
         inside += (lane + i * WIDTH < body,)
@@ -219,9 +219,10 @@ def forward_kernel(
             if not EARLY:
                 bias = _parameter(bias_ptr, columns[i], inside[i])
             out += bias.to(tl.float32)
-        start = rows[:, None] * n_columns
-        at = tl.cdiv(start, VECTOR) * VECTOR + lane + i * WIDTH if i < CHUNKS else start + columns[i]
-        tl.store(out_ptr + at, out.to(out_ptr.dtype.element_ty), mask=in_rows[:, None] & inside[i])
+        start = rows * n_columns
+        of_body = tl.cdiv(start, VECTOR)[:, None] * VECTOR + lane
+        at = out_ptr + of_body + i * WIDTH if i < CHUNKS else out_ptr + start[:, None] + columns[i]
+        tl.store(at, out.to(out_ptr.dtype.element_ty), mask=in_rows[:, None] & inside[i])
 
 
 @triton.jit

@@ -30,8 +30,10 @@ _PART = 8192
 # Of so many columns, most would be edges: kernels of their own read such rows in the widest vectors that divide them. A warp then reads
 # from a stretch of so many bytes at once.
 _FEW_COLUMNS, _FEW_WARPS, _FEW_BYTES = 200, 4, 800
-# Threads that share a row in chunks, and the most chunks of so many; and the most of such threads where registers hold two tensors.
-_LANES, _MOST_LANES = {8: 8, 16: 8, 32: 8, 64: 8, 128: 17, 256: 12}, 128
+# Threads that share a row in chunks, and the most chunks of so many, by the elements of 16 bytes; and the most of such threads where
+# registers hold two tensors.
+_LANES = {vector: {8: 8, 16: 8, 32: 8, 64: 8, 128: 17, 256: longest} for vector, longest in {4: 16, 8: 12}.items()}
+_MOST_LANES = 128
 # From so many elements a thread on, it adds them in four sums, each of the 16 bytes of fp32 that it loads at once, or more.
 _SHORT_SUMS = 16
 
@@ -167,10 +169,10 @@ def chunk_lanes(n_columns: int, vector: int, even: bool, backward: bool) -> int 
     That is so if rows start on a vector and an eighth of the tile's lanes or less are masked, or no fewer would be. Other rows have as few
     threads as possible: each then has enough bytes on their way, and warps exchange nothing where one can hold the row.
     """
-    block, lanes = next_power_of_2(n_columns), fewest_lanes(n_columns, vector, _LANES)
-    if lanes is None or vector == 1 or (backward and lanes > _MOST_LANES):
+    lanes = fewest_lanes(n_columns, vector, _LANES.get(vector, {}))
+    if lanes is None or (backward and lanes > _MOST_LANES):
         return None
-    chunk = lanes * vector
+    block, chunk = next_power_of_2(n_columns), lanes * vector
     return None if even and (_masked(n_columns, block) <= 1 / 8 or cdiv(n_columns, chunk) * chunk == block) else lanes
 
 
