@@ -35,9 +35,9 @@ def add_up(total, lost, term, COMPENSATED: tl.constexpr):
 @triton.jit
 def _edges(grad_ptr, x_ptr, row_stride, rows, n_rows, n_columns, columns, inside):
     """Return the gradients and inputs of rows at their edges."""
-    inside = (rows < n_rows)[:, None] & inside
-    grad = tl.load(grad_ptr + rows[:, None] * n_columns + columns, mask=inside, other=0.0)
-    return grad, tl.load(x_ptr + rows[:, None] * row_stride + columns, mask=inside, other=0.0)
+    inside = (rows < n_rows)[:, None] & inside[None, :]
+    grad = tl.load(grad_ptr + rows[:, None] * n_columns + columns[None, :], mask=inside, other=0.0)
+    return grad, tl.load(x_ptr + rows[:, None] * row_stride + columns[None, :], mask=inside, other=0.0)
 
 
 @triton.jit
@@ -69,7 +69,7 @@ def backward_kernel(
     COUNT: tl.constexpr = CHUNKS + (VECTOR > 1)
     program, programs = tl.program_id(0), tl.num_programs(0)
     head, body = body_of(program, n_columns, VECTOR)
-    lane = tl.arange(0, WIDTH)[None, :]
+    lane = tl.arange(0, WIDTH)
     columns, inside = (), ()
     for i in tl.static_range(CHUNKS):
         columns += (head + lane + i * WIDTH,)
@@ -83,8 +83,9 @@ def backward_kernel(
     weights, dweights, dbiases, lost_of_dweights, lost_of_dbiases = (), (), (), (), ()
     for i in tl.static_range(COUNT):
         if weight_ptr is not None:
-            weights += (tl.load(weight_ptr + columns[i], mask=inside[i], other=0.0),)
-        zeros = tl.zeros((ROWS, columns[i].shape[1]), tl.float32)
+            # Loaded as a vector: as a tile, it would have a layout of its own, and change it for each row.
+            weights += (tl.load(weight_ptr + columns[i], mask=inside[i], other=0.0)[None, :],)
+        zeros = tl.zeros((ROWS, columns[i].shape[0]), tl.float32)
         dweights += (zeros,)
         dbiases += (zeros,)
         lost_of_dweights += (zeros,)
@@ -108,9 +109,9 @@ def backward_kernel(
         shifts = tl.zeros((ROWS, WIDTH), tl.float32)
         for i in tl.static_range(COUNT):
             if i < CHUNKS:
-                mask = in_rows[:, None] & (lane + i * WIDTH < body)
-                grad = tl.load(grad_ptr + start + (lane + i * WIDTH), mask=mask, other=0.0).to(tl.float32)
-                x = tl.load(x_ptr + x_start + (lane + i * WIDTH), mask=mask, other=0.0).to(tl.float32)
+                mask = in_rows[:, None] & (lane + i * WIDTH < body)[None, :]
+                grad = tl.load(grad_ptr + start + (lane + i * WIDTH)[None, :], mask=mask, other=0.0).to(tl.float32)
+                x = tl.load(x_ptr + x_start + (lane + i * WIDTH)[None, :], mask=mask, other=0.0).to(tl.float32)
             else:
                 grad, x = edge_grad.to(tl.float32), edge_x.to(tl.float32)
             if mean_ptr is not None:
@@ -147,14 +148,14 @@ def backward_kernel(
             dx = grads[i] - normals[i] * (product / n_columns)[:, None]
             if mean_ptr is not None:
                 dx -= (shift / n_columns)[:, None]
-            at = dx_ptr + start + (lane + i * WIDTH) if i < CHUNKS else dx_ptr + rows[:, None] * n_columns + of_edges
-            tl.store(at, (dx * rstd).to(dx_ptr.dtype.element_ty), mask=in_rows[:, None] & inside[i])
+            at = start + (lane + i * WIDTH)[None, :] if i < CHUNKS else rows[:, None] * n_columns + of_edges[None, :]
+            tl.store(dx_ptr + at, (dx * rstd).to(dx_ptr.dtype.element_ty), mask=in_rows[:, None] & inside[i][None, :])
     for i in tl.static_range(COUNT):
         own = program * n_columns + columns[i]
         if dweight_ptr is not None:
-            tl.store(dweight_ptr + own, tl.sum(dweights[i], 0)[None, :], mask=inside[i])
+            tl.store(dweight_ptr + own, tl.sum(dweights[i], 0), mask=inside[i])
         if dbias_ptr is not None:
-            tl.store(dbias_ptr + own, tl.sum(dbiases[i], 0)[None, :], mask=inside[i])
+            tl.store(dbias_ptr + own, tl.sum(dbiases[i], 0), mask=inside[i])
 
 
 @triton.jit

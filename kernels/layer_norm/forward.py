@@ -91,8 +91,8 @@ def body_of(group, n_columns, VECTOR: tl.constexpr):
 
 @triton.jit
 def edges_of(head, body, n_columns, VECTOR: tl.constexpr):
-    """Return the columns before and after the body, fewer than `VECTOR` each, as a row, and which of the lanes have one."""
-    lane = tl.arange(0, 2 * VECTOR)[None, :]
+    """Return the columns before and after the body, fewer than `VECTOR` each, and which of the lanes have one."""
+    lane = tl.arange(0, 2 * VECTOR)
     columns = tl.where(lane < VECTOR, lane, head + body + lane - VECTOR)
     return columns, tl.where(lane < VECTOR, lane < head, columns < n_columns)
 
@@ -135,6 +135,7 @@ def forward_kernel(
     if VECTOR > 1:
         # Loaded before the body: otherwise their layout would be that of all (see softmax).
         of_edges, in_edges = edges_of(head, body, n_columns, VECTOR)
+        of_edges, in_edges = of_edges[None, :], in_edges[None, :]
         edges = tl.load(x_ptr + rows[:, None] * row_stride + of_edges, mask=in_rows[:, None] & in_edges, other=0.0)
     lane = part * CHUNKS * WIDTH + tl.arange(0, WIDTH)[None, :]
     # Rounding tells the compiler what divides the offsets.
