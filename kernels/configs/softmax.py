@@ -33,13 +33,14 @@ class Softmax:
 
     `exchange`: the programs that have parts of a row wait for each other, so that each element is read once; otherwise there are two
     launches, and two reads. This needs programs to start in the order of their numbers.
-    `strided`: columns and elements a step, where neighbours along the dimension are none in memory.
+    `strided`: columns and elements a step, where neighbours along the dimension are none in memory. `packed`: as in `Tile`, for chunks.
     """
 
     forward: Mapping[int, tuple[Tile, ...]]
     backward: Mapping[int, tuple[Tile, ...]]
     strided: Tile = Tile(128, 4096, 4)
     exchange: bool = False
+    packed: bool = False
 
 
 _FORWARD = (Tile(1024, 2048, 4), Tile(4096, 4096, 4), Tile(8192, 8192, 8), Tile(16384, 16384, 16), Tile(65536, 8192, 16))
@@ -52,11 +53,11 @@ SOFTMAX = {
         forward={
             2: (
                 Tile(512, 1024, 2),
-                Tile(1024, 1024, 2, odd=Tile(1024, 1024, 1)),
+                Tile(1024, 1024, 2),
                 Tile(2048, 2048, 2),
                 Tile(4096, 4096, 4),
                 Tile(8192, 8192, 8),
-                Tile(16384, 16384, 8, packed=True, odd=_ODD),
+                Tile(16384, 16384, 8, packed=True),
                 Tile(32768, 32768, 8, packed=True, odd=_ODD),
                 Tile(131072, 16384, 4, packed=True, registers=96, odd=_ODD),
                 Tile(262144, 16384, 4, packed=True, registers=104, odd=_ODD),
@@ -100,6 +101,7 @@ SOFTMAX = {
             ),
         },
         exchange=True,
+        packed=True,
     ),
     "*": Softmax(forward={2: _FORWARD, 4: _FORWARD}, backward={2: _BACKWARD, 4: _BACKWARD}),
 }

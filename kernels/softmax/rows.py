@@ -32,7 +32,7 @@ def _place(program, n_rows, split, ROWS: tl.constexpr):
 
 
 @triton.jit
-def _body(rows, exists, part, row_stride, n_columns, segment, VECTOR: tl.constexpr, EDGES: tl.constexpr, WIDTH: tl.constexpr):
+def _body(rows, part, row_stride, n_columns, segment, VECTOR: tl.constexpr, EDGES: tl.constexpr, WIDTH: tl.constexpr):
     """Return the offsets of a chunk's elements in this part of each row's body, their lanes, and how many elements the part has.
 
     Rows of odd length start anywhere. Their body starts at the next 16 bytes and ends with the last whole 16 bytes; with any other bound,
@@ -45,13 +45,13 @@ def _body(rows, exists, part, row_stride, n_columns, segment, VECTOR: tl.constex
     segment = segment // VECTOR * VECTOR
     begin = part * segment
     lane = tl.arange(0, WIDTH)[None, :]
-    # Not the lesser of both: the compiler would not know what divides it.
-    return (first + begin)[:, None] + lane, lane, segment, tl.where(exists, length - begin, 0)[:, None]
+    return (first + begin)[:, None] + lane, lane, segment, (length - begin)[:, None]
 
 
 @triton.jit
-def _inside(lane, segment, left):
-    return (lane < segment) & (lane < left)
+def _inside(exists, lane, segment, left):
+    # Three conditions, and not one bound: the compiler would not know what divides it, and mask each element.
+    return exists[:, None] & (lane < segment) & (lane < left)
 
 
 @triton.jit
@@ -81,6 +81,12 @@ def _again(loaded, PACKED: tl.constexpr):
     if PACKED and loaded.dtype.primitive_bitwidth == 16:
         loaded = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [loaded], dtype=loaded.dtype, is_pure=False, pack=2)
     return loaded
+
+
+@triton.jit
+def _rounded(x, kind: tl.constexpr):
+    # To the result's dtype first, as PyTorch does if the two differ.
+    return x.to(tl.float32).to(kind).to(tl.float32)
 
 
 @triton.jit
@@ -139,30 +145,30 @@ def softmax_kernel(
 ):
     program = tl.program_id(0)
     rows, exists, part = _place(program, n_rows, split, ROWS)
-    x_at, lane, segment, left = _body(rows, exists, part, row_stride, n_columns, segment, VECTOR, EDGES, WIDTH)
-    out_at, _, _, _ = _body(rows, exists, part, n_columns, n_columns, segment, VECTOR, EDGES, WIDTH)
+    x_at, lane, segment, left = _body(rows, part, row_stride, n_columns, segment, VECTOR, EDGES, WIDTH)
+    out_at, _, _, _ = _body(rows, part, n_columns, n_columns, segment, VECTOR, EDGES, WIDTH)
     kind = out_ptr.dtype.element_ty
     if EDGES:
         # Loaded before the body and used after it. Loaded after it, they would give their layout to the whole row, which then passes
         # through shared memory: 333 columns took 1.6 times as long on an H200.
         edge_at, at_edge = _edges(rows, exists, part, n_columns, VECTOR, EDGES)
         edge = tl.load(x_ptr + edge_at, mask=at_edge, other=-float("inf"))
-    chunks = ()
+    chunks, inside = (), ()
     for i in tl.static_range(CHUNKS):
-        chunks += (_load(x_ptr + x_at + i * WIDTH, _inside(lane + i * WIDTH, segment, left), -float("inf")),)
-    # Round to the result's dtype first, as PyTorch does if the two differ.
-    tops = chunks[0].to(tl.float32).to(kind).to(tl.float32)
+        inside += (_inside(exists, lane + i * WIDTH, segment, left),)
+        chunks += (_load(x_ptr + x_at + i * WIDTH, inside[i], -float("inf")),)
+    tops = _rounded(chunks[0], kind)
     for i in tl.static_range(1, CHUNKS):
-        tops = tl.maximum(tops, chunks[i].to(tl.float32).to(kind).to(tl.float32))
+        tops = tl.maximum(tops, _rounded(chunks[i], kind))
     top = tl.max(tops, axis=1)
     if EDGES:
-        edge = edge.to(tl.float32).to(kind).to(tl.float32)
+        edge = _rounded(edge, kind)
         top = tl.maximum(top, tl.max(edge, axis=1))
 
     # Padding is -inf and adds nothing. A row of only -inf has a total of 0 and becomes NaN, as in PyTorch.
-    totals = tl.zeros((ROWS, WIDTH), tl.float32)
-    for i in tl.static_range(CHUNKS):
-        totals += exp(_again(chunks[i], PACKED).to(tl.float32).to(kind).to(tl.float32) - shift(top)[:, None])
+    totals = exp(_rounded(_again(chunks[0], PACKED), kind) - shift(top)[:, None])
+    for i in tl.static_range(1, CHUNKS):
+        totals += exp(_rounded(_again(chunks[i], PACKED), kind) - shift(top)[:, None])
     total = _sum_of(totals, SHORT)
     if EDGES:
         total += tl.sum(exp(edge - shift(top)[:, None]), axis=1)
@@ -177,8 +183,8 @@ def softmax_kernel(
         total = tl.full((ROWS,), tl.sum(totals * exp(tops - shift(tl.max(tops, axis=0))), axis=0), tl.float32)
 
     for i in tl.static_range(CHUNKS):
-        x = _again(chunks[i], PACKED).to(tl.float32).to(kind).to(tl.float32)
-        tl.store(out_ptr + out_at + i * WIDTH, _result(x, top, total, LOG).to(kind), mask=_inside(lane + i * WIDTH, segment, left))
+        x = _rounded(_again(chunks[i], PACKED), kind)
+        tl.store(out_ptr + out_at + i * WIDTH, _result(x, top, total, LOG).to(kind), mask=inside[i])
     if EDGES:
         tl.store(out_ptr + edge_at, _result(edge, top, total, LOG).to(kind), mask=at_edge)
 
@@ -188,6 +194,11 @@ def _result(x, top, total, LOG: tl.constexpr):
     if LOG:
         return x - top[:, None] - tl.log(total)[:, None]
     return exp(x - shift(top)[:, None]) * (1.0 / total)[:, None]
+
+
+@triton.jit
+def _term(dy, y, LOG: tl.constexpr):
+    return dy.to(tl.float32) if LOG else dy.to(tl.float32) * y.to(tl.float32)
 
 
 @triton.jit
@@ -217,23 +228,23 @@ def softmax_backward_kernel(
 ):
     program = tl.program_id(0)
     rows, exists, part = _place(program, n_rows, split, ROWS)
-    at, lane, segment, left = _body(rows, exists, part, n_columns, n_columns, segment, VECTOR, EDGES, WIDTH)
+    at, lane, segment, left = _body(rows, part, n_columns, n_columns, segment, VECTOR, EDGES, WIDTH)
     kind = dx_ptr.dtype.element_ty
     grads = ()
     ys = ()
     for i in tl.static_range(CHUNKS):
-        inside = _inside(lane + i * WIDTH, segment, left)
+        inside = _inside(exists, lane + i * WIDTH, segment, left)
         grads += (_load(dy_ptr + at + i * WIDTH, inside, 0.0),)
         ys += (_load(y_ptr + at + i * WIDTH, inside, 0.0),)
-    totals = tl.zeros((ROWS, WIDTH), tl.float32)
-    for i in tl.static_range(CHUNKS):
-        totals += grads[i].to(tl.float32) if LOG else grads[i].to(tl.float32) * ys[i].to(tl.float32)
+    totals = _term(grads[0], ys[0], LOG)
+    for i in tl.static_range(1, CHUNKS):
+        totals += _term(grads[i], ys[i], LOG)
     total = tl.sum(totals, axis=1)
     if EDGES:
         edge_at, at_edge = _edges(rows, exists, part, n_columns, VECTOR, EDGES)
         edge_dy = tl.load(dy_ptr + edge_at, mask=at_edge, other=0.0).to(tl.float32)
         edge_y = tl.load(y_ptr + edge_at, mask=at_edge, other=0.0).to(tl.float32)
-        total += tl.sum(edge_dy if LOG else edge_dy * edge_y, axis=1)
+        total += tl.sum(_term(edge_dy, edge_y, LOG), axis=1)
     if PHASE != "whole":
         slots_ptr += rows * split
         if PHASE != "finish":
@@ -245,6 +256,6 @@ def softmax_backward_kernel(
 
     for i in tl.static_range(CHUNKS):
         dx = gradient(_again(grads[i], PACKED).to(tl.float32), _again(ys[i], PACKED).to(tl.float32), total[:, None], LOG)
-        tl.store(dx_ptr + at + i * WIDTH, dx.to(kind), mask=_inside(lane + i * WIDTH, segment, left))
+        tl.store(dx_ptr + at + i * WIDTH, dx.to(kind), mask=_inside(exists, lane + i * WIDTH, segment, left))
     if EDGES:
         tl.store(dx_ptr + edge_at, gradient(edge_dy, edge_y, total[:, None], LOG).to(kind), mask=at_edge)

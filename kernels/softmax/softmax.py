@@ -233,7 +233,7 @@ def _plan(
     lanes = chunk_lanes(n_columns, vector, even, backward)
     if lanes:
         warps = max(2, lanes // gpu.warp_size)
-        tile = Tile(n_columns, n_columns, warps, packed=True)
+        tile = Tile(n_columns, n_columns, warps, packed=config.packed)
         width, rows = lanes * vector, warps * gpu.warp_size // lanes
         segment, split, chunks = cdiv(n_columns, vector) * vector, 1, cdiv(n_columns, width)
     else:
