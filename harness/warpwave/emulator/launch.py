@@ -5,16 +5,18 @@ from __future__ import annotations
 import ctypes
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn, Union
 
 from warpwave.emulator.checks import Found, Pair, Reversal, Room
 from warpwave.emulator.code_object import Kernel, set_up
 from warpwave.emulator.counts import Counts
-from warpwave.emulator.errors import Deadlock, EmulatorError, OutOfMemoryBounds, TimeLimit, Trap, Unimplemented
+from warpwave.emulator.errors import Deadlock, EmulatorError, OutOfMemoryBounds, Place, TimeLimit, Trap, Unimplemented
 from warpwave.emulator.program import Program, at_fixed_address, program
 
+MOST_SWITCHES = 1 << 14  # of one launch: programs that wait for a lock switch again and again
 _SLICE = 200_000  # wave-instructions before another wave or workgroup has its turn
 _RESIDENT_BYTES = 512 << 20  # of waves' registers: workgroups that wait for each other are all resident up to here
 _FINE, _UNIMPLEMENTED, _OUT_OF_BOUNDS, _OUT_OF_LDS, _TRAPPED, _LIMIT, _DEADLOCK = range(7)
@@ -44,7 +46,8 @@ class Execution:
 
     With checks, `pairs` are accesses of two waves that nothing orders. `rounds` says whether atomics may round all results in the order in
     which they come; if not, they may round what is in `added` (from, to). `decides` says whether an atomic gave back a value, or a load
-    waited for one, which may decide which program adds up. `reversed` says whether a pair came in the other order.
+    waited for one, which may decide which program adds up. `reversed` says whether a pair came in the other order. `switches` counts how
+    often a random order held a program near an atomic, the last time behind `switched_at`.
     """
 
     instructions: int
@@ -54,6 +57,8 @@ class Execution:
     added: Sequence[tuple[int, int]] = ()
     decides: bool = False
     reversed: bool = False
+    switches: int = 0
+    switched_at: Union[Callable[[], Place], None] = None
 
 
 _U32, _U64 = ctypes.c_uint32, ctypes.c_uint64
@@ -65,15 +70,16 @@ class _Machine(ctypes.Structure):
     _fields_ = (
         ("code", ctypes.c_void_p), ("index_of", ctypes.c_void_p), ("ranges", ctypes.c_void_p),
         ("image", _U64), ("kernarg", _U64), ("packet", _U64), ("limit", _U64), ("slice", _U64), ("until", _U64), ("random", _U64),
+        ("most_switches", _U64),
         ("count_code", _U32), ("count_ranges", _U32), ("words", _U32), ("lds_bytes", _U32), ("scratch_bytes", _U32), ("rows", _U32),
         ("accumulators", _U32), ("grid", _U32 * 3), ("threads", _U32), ("entry", _U32), ("mode", _U32), ("user_sgprs", _U32),
         ("kernarg_at", _U32), ("packet_at", _U32), ("preload_at", _U32), ("preload_words", _U32), ("enable_id", _U32), ("resident", _U32),
         ("ids_in_ttmp", _U32), ("generation", _U32), ("packed_ids", _U32), ("sgpr_ids", _U32 * 3), ("private_at", _U32),
         ("findings", _U64), ("pairs", _U64), ("reversal", _U64), ("most_findings", _U32), ("most_pairs", _U32), ("lds_unit", _U32),
         ("global_unit", _U32), ("counting", _U64), ("count_findings", _U32), ("count_pairs", _U32),
-        ("executed", _U64), ("waves", _U64), ("fault_address", _U64), ("added", _U64),
+        ("switches", _U64), ("executed", _U64), ("waves", _U64), ("fault_address", _U64), ("added", _U64),
         ("fault", _U32), ("fault_index", _U32), ("fault_lane", _U32), ("fault_size", _U32), ("fault_wave", _U32), ("fault_store", _U32),
-        ("fault_group", _U32 * 3), ("rounds", _U32), ("decides", _U32),
+        ("fault_group", _U32 * 3), ("last_switch", _U32), ("rounds", _U32), ("decides", _U32),
     )  # fmt: skip
 
 
@@ -85,6 +91,7 @@ def execute(
     limit_seconds: Union[float, None] = None,
     findings: Union[list[Found], None] = None,
     order: int = 0,
+    switches: int = MOST_SWITCHES,
     reverse: Union[Pair, None] = None,
     counts: Union[Counts, None] = None,
 ) -> Execution:
@@ -93,8 +100,9 @@ def execute(
     Deterministic: the same launch gives the same bits. Raise an `EmulatorError` if it did not end well; what was stored until then
     stays stored. `limit_instructions` bounds the wave-instructions of the launch, `limit_seconds` its time (`TimeLimit`). With a list of
     `findings`, the launch is checked for races and the like, and what is found is appended; that takes longer. An `order` other than 0
-    seeds a random order of waves and workgroups. `reverse` is a pair of an earlier execution without an order: its second access is to
-    come before its first; `TimeLimit` if that is impossible. What each instruction did is added to the kernel's `counts`.
+    seeds a random order of waves and workgroups. It holds programs near their atomics, at most `switches` times. `reverse` is a pair of an
+    earlier execution without an order: its second access is to come before its first; `TimeLimit` if that is impossible. What each
+    instruction did is added to the kernel's `counts`.
     """
     made = program(kernel)
     _check(kernel, launch)
@@ -116,7 +124,7 @@ def execute(
     machine.resident = max(1, min(_RESIDENT_BYTES // (wave_bytes * waves), 1024))
     machine.grid, machine.threads = (_U32 * 3)(*launch.grid), launch.threads
     machine.lds_bytes, machine.scratch_bytes = (max(launch.lds, kernel.lds) + 3) & ~3, kernel.scratch
-    machine.entry, machine.random = made.entry, order
+    machine.entry, machine.random, machine.most_switches = made.entry, order, switches
     room = Room(machine, made, launch.threads) if findings is not None else None
     reversal = Reversal(machine, reverse) if reverse else None
     if counts is not None:
@@ -139,6 +147,8 @@ def execute(
         added=[each for n, each in enumerate(struct.iter_unpack("<QQ", ranges)) if machine.added >> n & 1],
         decides=bool(machine.decides),
         reversed=bool(reversal and reversal.done),
+        switches=machine.switches,
+        switched_at=partial(made.place, machine.last_switch) if machine.switches else None,
     )
 
 

@@ -11,6 +11,9 @@
 enum { POISON = 0xffedffedu };
 /* In a random order: instructions of a wave in a turn, turns of a workgroup, and one of how many chances of the next one to start beside it. */
 enum { SHORT_SLICE = 500, FEW_TURNS = 16, RARELY = 8 };
+/* Behind an atomic: turns of its workgroup that may be over sooner, instructions of a wave in one, of how many chances the workgroup goes
+ * on, and up to how many workgroups the next one starts sooner. */
+enum { NEAR = 32, SHORTEST_SLICE = 12, GOES_ON = 4, LONGEST = 7, FEW_GROUPS = 8, OFTEN = 2 };
 
 /* Registers as the hardware sets them up, and poison in all others. */
 static void begin_wave(struct machine *m, struct group *g, u32 number) {
@@ -46,6 +49,7 @@ static void begin_group(struct machine *m, struct group *g, u64 index) {
     g->id[0] = (u32)(index % m->grid[0]);
     g->id[1] = (u32)(index / m->grid[0] % m->grid[1]);
     g->id[2] = (u32)(index / m->grid[0] / m->grid[1]);
+    g->near = g->held = 0;
     g->waves = g->live = (m->threads + LANES - 1) / LANES;
     if (!g->wave) {
         g->wave = aligned_alloc(64, (sizeof(struct wave) * g->waves + 63) / 64 * 64);
@@ -129,16 +133,26 @@ static struct order ordered(struct machine *m, u64 count) {
 }
 static u64 nth(const struct order *o, u64 n) { return (u64)((o->first + (unsigned __int128)n * o->step) % o->count); }
 
-/* Run each wave of a workgroup once; return whether the workgroup has ended. */
-static int run_group(struct machine *m, struct group *g) {
+/* How a turn of a workgroup ended. */
+enum turn { GOES, ENDS, SWITCHES };
+
+/* Run each wave of a workgroup once, or until one switches. */
+static enum turn run_group(struct machine *m, struct group *g) {
     u32 waiting = 0, live = 0;
     struct order waves = ordered(m, g->waves);
     for (u32 n = 0; n < g->waves; n++) {
         struct wave *w = &g->wave[nth(&waves, n)];
-        if (w->state == RUNNING) run_wave(m, w, m->random ? 1 + draw(m, SHORT_SLICE) : m->slice);
+        int is_near = g->near && m->switches < m->most_switches;
+        if (w->state == RUNNING) run_wave(m, w, m->random ? 1 + draw(m, is_near ? SHORTEST_SLICE : SHORT_SLICE) : m->slice);
         if ((m->limit && m->executed >= m->limit) || (m->until && is_late(m))) {
             m->fault = LIMIT;
             longjmp(m->out, 1);
+        }
+        if (w->state == SWITCHING) w->state = RUNNING, g->near = NEAR;
+        if (g->near && w->state == RUNNING && m->switches < m->most_switches && draw(m, GOES_ON)) {
+            g->near--, g->held = (u32)draw(m, 1u << draw(m, LONGEST));
+            m->switches++, m->last_switch = w->pc - 1;
+            return SWITCHES;
         }
         waiting += w->state == AT_BARRIER;
         live += w->state != ENDED;
@@ -148,34 +162,40 @@ static int run_group(struct machine *m, struct group *g) {
         g->wave[n].state = RUNNING;
         if (m->checks) passed(&g->wave[n]);
     }
-    return live == 0;
+    return live ? GOES : ENDS;
 }
 
 /* Execute the launch; return the fault, 0 if it ended well. */
 u32 execute_launch(struct machine *m) {
     u64 next = 0, groups = (u64)m->grid[0] * m->grid[1] * m->grid[2];
+    u32 used = 0; /* places, the free ones between them included */
     struct group *resident = calloc(m->resident, sizeof *resident);
     u8 *busy = calloc(m->resident, 1);
     volatile u32 fault;
-    struct order places = ordered(m, groups);
+    struct order order = ordered(m, groups);
+    enum turn turn = GOES;
     m->fault = FINE;
     m->checks = m->findings ? begin_checks(m) : 0;
     if (!setjmp(m->out)) {
         for (u64 running = 0; next < groups || running;) {
             int waited = 0;
-            for (u32 n = 0; n < m->resident; n++) {
+            while (used && !busy[used - 1]) used--;
+            struct order places = ordered(m, m->random && used < m->resident ? used + 1 : m->resident);
+            for (u32 k = 0; k < places.count; k++) {
+                u32 n = (u32)nth(&places, k);
                 if (!busy[n]) {
                     /* A new workgroup only if all others used up a turn: one after the other, as long as they end. */
-                    if (next >= groups || (running && !waited)) continue;
-                    if (running && m->random && draw(m, RARELY)) break;
-                    begin_group(m, &resident[n], nth(&places, next++));
+                    if (next >= groups) continue;
+                    if (running && (m->random ? draw(m, turn == SWITCHES && running < FEW_GROUPS ? OFTEN : RARELY) : (u64)!waited)) continue;
+                    begin_group(m, &resident[n], nth(&order, next++));
                     busy[n] = 1, running++;
+                    if (n >= used) used = n + 1;
                 }
+                if (resident[n].held && resident[n].held--) continue;
                 u64 turns = m->random ? 1 + draw(m, FEW_TURNS) : 64; /* barriers of a workgroup before the next has its turn */
-                int ended = 0;
                 u64 before = m->executed;
-                while (turns-- && !(ended = run_group(m, &resident[n])) && m->executed - before < m->slice * 4) {}
-                if (ended) busy[n] = 0, running--;
+                do turn = run_group(m, &resident[n]); while (turn == GOES && --turns && m->executed - before < m->slice * 4);
+                if (turn == ENDS) busy[n] = 0, running--;
                 else waited = 1;
                 if (!running) break; /* the next workgroup takes the first place, whose memory is in the caches */
             }

@@ -100,7 +100,7 @@ struct operation {
 #define TABLE __attribute__((section("operations"), used, aligned(8)))
 extern const struct operation __start_operations[], __stop_operations[];
 
-enum state { RUNNING, AT_BARRIER, ENDED };
+enum state { RUNNING, AT_BARRIER, ENDED, SWITCHING };
 enum fault { FINE, UNIMPLEMENTED, OUT_OF_BOUNDS, OUT_OF_LDS, TRAPPED, LIMIT, DEADLOCK };
 
 struct range { u64 start, end; };
@@ -108,6 +108,8 @@ struct range { u64 start, end; };
 struct group {
     u32 id[3];
     u32 waves, live, waiting;
+    u32 held; /* turns that it leaves out */
+    u32 near; /* turns that may be over sooner, as an atomic was not long ago */
     u8 *lds;
     struct wave *wave;
     struct lds_shadow *shadow;
@@ -137,6 +139,7 @@ struct machine {
     u64 image, kernarg, packet, limit, slice;
     u64 until;  /* nanoseconds of the monotonic clock; 0: no limit */
     u64 random; /* a seed for the order of waves and workgroups, then its state; 0: in order */
+    u64 most_switches; /* in a random order: turns that end near an atomic */
     u32 count_code, count_ranges, words, lds_bytes, scratch_bytes, rows, accumulators;
     u32 grid[3], threads, entry, mode, user_sgprs, kernarg_at, packet_at, preload_at, preload_words, enable_id, resident;
     u32 ids_in_ttmp, generation, packed_ids;
@@ -147,11 +150,13 @@ struct machine {
     u64 counting; /* address of a struct counting, if what instructions do is counted: counts.h */
     /* found */
     u32 count_findings, count_pairs;
+    u64 switches; /* turns that ended near an atomic, the last one behind the instruction `last_switch` */
     u64 executed, waves;
     u64 fault_address;
     u64 added; /* bits of the ranges to which atomics add floats: their order rounds what is there */
     u32 fault, fault_index, fault_lane, fault_size, fault_wave, fault_store;
     u32 fault_group[3];
+    u32 last_switch;
     u32 rounds, decides; /* the order of atomics may round all results; what others did may decide what a program does */
     u32 last_range;
     struct checks *checks;
@@ -163,6 +168,13 @@ static inline mask exec_of(const struct wave *w) {
     mask m;
     memcpy(&m, &w->s[EXEC], sizeof m);
     return m;
+}
+
+/* Behind an atomic, and a load that waits for others, a turn may be over: what a program decides by the value may not hold any more when it
+ * acts. Not behind sums of many lanes, which decide nothing. */
+static inline void may_switch(struct wave *w, int decides) {
+    mask on = exec_of(w);
+    if (w->machine->random && on && (decides || !(on & (on - 1)))) w->state = SWITCHING;
 }
 
 static inline void set_exec(struct wave *w, mask m) { memcpy(&w->s[EXEC], &m, sizeof m); }

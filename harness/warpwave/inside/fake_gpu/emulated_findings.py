@@ -149,7 +149,7 @@ class Collected:
     def raced(self, races: Iterable[Race], tensors: Sequence[Given]) -> None:
         """Add accesses whose order decides a result."""
         for race in races:
-            self.keep(_row(race.pair.found, tensors, 0, _decided(race.different)))
+            self.keep(_row(race.pair.found, tensors, 0, decided(race.different)))
 
     def reordered(self, kernel: Kernel, found: Iterable[Different], suspects: Sequence[Found]) -> None:
         """Add elements that depend on the order of waves and workgroups.
@@ -202,12 +202,13 @@ class Race:
     different: Union[Different, None]
 
 
-def _decided(different: Union[Different, None]) -> str:
+def decided(different: Union[Different, None], then: str = "in the other order") -> str:
+    """Say which element comes out differently, and how."""
     if different is None:
-        return "in the other order the launch does not end well"
+        return f"{then} the launch does not end well"
     index = different.tensor.index(different.address)[1]
     element = f"{different.tensor.name}[{', '.join(map(str, index))}]"
-    return f"{element} is {different.in_order:g}, in the other order {different.in_random_order:g}"
+    return f"{element} is {different.in_order:g}, {then} {different.in_random_order:g}"
 
 
 def _row(one: Found, tensors: Sequence[Given], lds: int, decided: str = "") -> Finding:

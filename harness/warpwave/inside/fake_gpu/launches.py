@@ -155,6 +155,7 @@ class Launched:
     times: int = 0
     rounds: set[str] = field(default_factory=set)  # what adds floats in the order of programs: the kernel, with the line if it is known
     is_unordered: bool = False  # the kernel's own atomics decide what goes where, by the order in which programs come
+    turns: str = ""  # how programs took turns where that decided a result, and no order of whole programs did
     reversed: dict[tuple[str, str], int] = field(default_factory=dict)  # executions with the accesses of two lines in the other order
     waits: bool = False  # programs may wait for those that start before them, so they keep their order
 
@@ -185,12 +186,16 @@ class Launched:
         If it has `compared` numbers, also a product in less precision than fp32.
         """
         sums = sorted(place for one in cls.kernels.values() if one.times > 1 for place in one.rounds)
-        places = sorted(one.name for one in cls.kernels.values() if one.is_unordered)
+        places = sorted(one.name for one in cls.kernels.values() if one.is_unordered and not one.turns)
+        turns = sorted(f"{one.name} {one.turns}" for one in cls.kernels.values() if one.turns)
         advice = {
             f"The bits of what {' and '.join(sums)} adds up depend on the order of programs, which is another one at each launch. If this "
             "test compares bits, it fails there now and then. Compare with torch.testing.assert_close, or add up in a fixed order.": sums,
             f"What {' and '.join(places)} stores depends on the order in which its programs come, which is another one at each launch. If "
             "this test expects one order, it fails there now and then. Compare sorted values, or give each program its own place.": places,
+            f"Programs took turns: {'; '.join(turns)}. Usually a program acts on what an atomic gave back when that is no longer so: one "
+            "atomic tests and another one sets, or a place is read that nobody has filled yet. Test and set in one atomic (tl.atomic_cas, "
+            "both values in 64 bits), or wait for a flag that the other program releases. The same test repeats this order.": turns,
             "On this card, tl.dot of fp32 cuts its operands to TF32, which has 10 of their 23 bits. "
             'input_precision="ieee" computes in full; otherwise the test needs a tolerance of about 1e-3 of the terms.': compared
             and cls.cut_to_tf32,

@@ -7,26 +7,33 @@ tensors that they add to; where a kernel has no such atomic, every bit counts. B
 launches of a kernel in a test keep the result of a random order.
 
 Where atomics order all accesses, as those of programs that take the next free place, the order is the kernel's own choice. Then memory
-keeps the result of another order, and the test says whether that is right.
+keeps the result of another order, and the test says whether that is right. If it is wrong, the test's message names the atomic behind
+which another program came, and accesses that nothing orders in that order.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
 from warpwave.emulator import Access, Check, EmulatorError, Execution, Found, Launch, Pair, TimeLimit, Unimplemented
-from warpwave.inside.fake_gpu.emulated_findings import Different, Given, Race
+from warpwave.emulator.errors import Place
+from warpwave.inside.fake_gpu.emulated_findings import Different, Given, Race, decided
 from warpwave.inside.fake_gpu.launches import Launched
 
 SEEDS = (1, 2)
+_MORE_SEEDS = (3, 4, 5, 6)  # for a kernel's first launch in a test, if it is short and atomics decide what programs do
+_SHORT = 200_000  # wave-instructions, some hundredths of a second
 _MOST_BYTES = 1 << 28  # of all buffers of a launch: they are copied
 _MOST_WATCHED = 64 << 20  # of a buffer whose pairs are known, as `checks/lifecycle.c` has it
 # Executions with a pair reversed: of one launch, of two lines in one launch, of two lines in one test.
 _MOST_REVERSED, _MOST_OF_LINES, _MOST_OF_TEST = 24, 8, 16
 _RELATIVE, _OF_LARGEST = 0.02, 1e-4  # by how much floats may differ: of the value, and of the largest one of the tensor
+_MOST_NAMED = 2  # pairs of lines in a message
 _STEPS = 16  # of a short type: so many steps of the largest one, as each addition rounds to one
 
 Buffer = tuple[int, int]
@@ -77,26 +84,43 @@ class Orders:
         """Return what differs if `again` executes the launch in the orders of some seeds.
 
         Memory keeps the result of the first time. From the kernel's second launch on, it keeps that of a random order if no more than
-        rounding differs; and from the first one on where atomics order all accesses.
+        rounding differs; and from the first one on where atomics order all accesses. The same numbers in other places, as in the next free
+        ones, are right more often than other numbers: then more orders are tried.
 
         An execution that does not end well is no answer: programs may wait for others that start before them.
         """
         if not self.worth:
             return []
         first = kept = other = self._copy()
+
+        def differences(**how: Any) -> tuple[list[Different], Execution]:
+            nonlocal other
+            self._restore(self._before)
+            ended = again(**how)
+            other = self._copy()
+            return list(self._different(first, other, tensors, execution.rounds or execution.decides, execution.added)), ended
+
         try:
-            for seed in SEEDS:
-                self._restore(self._before)
+            is_asked = execution.decides and execution.instructions <= _SHORT and not launched.is_unordered
+            for seed in (*SEEDS, *(_MORE_SEEDS if is_asked and launched.times == 1 else ())):
+                order = seed + len(SEEDS + _MORE_SEEDS) * (launched.times - 1)
                 try:
-                    again(order=seed + len(SEEDS) * (launched.times - 1))
+                    found, ended = differences(order=order)
                 except EmulatorError:
                     return []
-                other = self._copy()
-                if found := list(self._different(first, other, tensors, execution.rounds or execution.decides, execution.added)):
-                    if execution.pairs or not self._is_watched:
-                        return found
+                if not found:
+                    continue
+                if execution.pairs or not self._is_watched:
+                    return found
+                is_rearranged = _is_rearranged(first, other)
+                if kept is first or not is_rearranged:
                     launched.is_unordered, kept = True, other
+                    if is_asked and (where := _in_turns(differences, order, ended.switches)):
+                        launched.turns = f"in order {order} of launch {launched.times}, {where}: {decided(found[0], 'in that order')}"
+                if not (is_asked and is_rearranged):
                     return []
+            if kept is not first:
+                return []
             if other != first:
                 launched.rounds.add(launched.name)
             if launched.times > 1:
@@ -125,6 +149,37 @@ class Orders:
             if (wrong := unequal(a, b, may_round)).numel():
                 at = int(wrong[0])
                 yield Different(given, start + at * kind.itemsize, wrong.numel(), float(a[at].real), float(b[at].real))
+
+
+def _in_turns(differences: Callable[..., tuple[list[Different], Execution]], order: int, switches: int) -> str:
+    """Say where programs took turns in an order whose result differs; empty where only one after the other comes out differently, too.
+
+    Of the places where a program was held, it is the first one without which the result is that of programs in order.
+    """
+    behind, unordered, low, high = "", "", 0, switches + 1
+    with contextlib.suppress(EmulatorError):
+        if not differences(order=order, switches=0)[0]:
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if differences(order=order, switches=middle)[0] else (middle, high)
+            if at := differences(order=order, switches=high)[1].switched_at:
+                behind = f"another program ran right behind {_line(at())}"
+    with contextlib.suppress(EmulatorError):
+        pairs = differences(order=order, findings=[])[1].pairs
+        lines = {tuple(sorted(_line(place) for place in (one.found.place, one.found.other) if place)) for one in pairs}
+        unordered = ", ".join(f"nothing orders {' and '.join(dict.fromkeys(two))}" for two in sorted(lines)[:_MOST_NAMED])
+    return ", and ".join(filter(None, (behind, unordered)))
+
+
+def _is_rearranged(first: Sequence[bytes], other: Sequence[bytes]) -> bool:
+    """Return whether the same bytes are there, in other places."""
+    changed = ([one, two] for one, two in zip(first, other, strict=True) if one != two)
+    counts = ([torch.frombuffer(bytearray(data), dtype=torch.uint8).bincount(minlength=256) for data in both] for both in changed)
+    return all(torch.equal(one, two) for one, two in counts)
+
+
+def _line(place: Place) -> str:
+    return place.line or str(place)
 
 
 def _chosen(pairs: Sequence[Pair], launched: Launched) -> list[tuple[tuple[str, str], Pair]]:

@@ -112,11 +112,11 @@ def read_first(x, counter, out, BLOCK: tl.constexpr):
     tl.store(out + 1 + tl.program_id(0), seen)
 
 
-def launched(function, arch: str, out: torch.Tensor):
+def launched(function, arch: str, out: torch.Tensor, block: int = 256):
     """Return the kernel, its launch, and the tensors, which live as long as the launch is used."""
     tensors = {"x": torch.rand(PROGRAMS * 256), "counter": torch.zeros(16, dtype=torch.int32), "out": out}
     signature = {name: TYPES[tensor.dtype] for name, tensor in tensors.items()} | {"BLOCK": "constexpr"}
-    made = triton.compile(ASTSource(function, signature, {(3,): 256}, {}), target=GPUTarget("hip", arch, CARDS[arch]))
+    made = triton.compile(ASTSource(function, signature, {(3,): block}, {}), target=GPUTarget("hip", arch, CARDS[arch]))
     kernel, threads = load(made.asm["hsaco"]), made.metadata.num_warps * CARDS[arch]
     values = [*((signature[name], tensor) for name, tensor in tensors.items()), ("*i8", None), ("*i8", None)]
     packed = pack(kernel.arguments, kernel.kernarg_bytes, values, (PROGRAMS, 1, 1), threads)
@@ -124,14 +124,14 @@ def launched(function, arch: str, out: torch.Tensor):
     return kernel, Launch((PROGRAMS, 1, 1), threads, packed, made.metadata.shared, buffers), tensors
 
 
-def compared(function, arch: str, out: torch.Tensor, once: Launched | None = None):
-    kernel, launch, tensors = launched(function, arch, out)
+def compared(function, arch: str, out: torch.Tensor, once: Launched | None = None, block: int = 256):
+    kernel, launch, tensors = launched(function, arch, out, block)
     orders = Orders(launch, CARDS[arch])
     execution = execute(kernel, launch, limit_instructions=10_000_000, findings=[])
     given = [Given(name, tensor) for name, tensor in tensors.items()]
 
-    def again(order: int):
-        return execute(kernel, launch, limit_instructions=10_000_000, order=order)
+    def again(**how):
+        return execute(kernel, launch, limit_instructions=10_000_000, **how)
 
     return kernel, orders.compare(again, execution, given, once or Launched(kernel.name, 1))
 
@@ -187,6 +187,79 @@ def test_later_launches_keep_the_bits_of_another_order(arch):
 
     assert len(set(sums)) > 1
     torch.testing.assert_close(torch.tensor(sums), torch.full((6,), sums[0]))
+
+
+# What a program decides by an atomic may not hold any more when it acts: others may come between. All accesses are atomic, or seem ordered.
+
+
+@triton.jit
+def two_maxima(x, counter, out, BLOCK: tl.constexpr):
+    v = tl.program_id(0) + 1
+    if BLOCK:
+        tl.atomic_max(out, v * 256 + v)
+    elif v > tl.atomic_max(counter, v):
+        tl.atomic_xchg(out, v)
+
+
+@triton.jit
+def read_and_set(x, counter, out, BLOCK: tl.constexpr):
+    if BLOCK:
+        tl.atomic_add(out, 1)
+    else:
+        tl.atomic_xchg(out, tl.atomic_add(out, 0) + 1)
+
+
+@triton.jit
+def lock_of_two(x, counter, out, BLOCK: tl.constexpr):
+    if BLOCK:
+        while tl.atomic_cas(counter, 0, 1, sem="acquire") == 1:
+            pass
+    else:
+        while tl.atomic_add(counter, 0, sem="acquire") == 1:
+            pass
+        tl.atomic_xchg(counter, 1, sem="acquire")
+    tl.debug_barrier()
+    tl.store(out, tl.load(out) + 1)
+    tl.debug_barrier()
+    tl.atomic_xchg(counter, 0, sem="release")
+
+
+@triton.jit
+def not_awaited(x, counter, out, BLOCK: tl.constexpr):
+    """Fills a place of a queue, and takes one that somebody fills."""
+    at = tl.atomic_add(counter, 1)
+    tl.store(out + 2 + at, 7)
+    tl.debug_barrier()
+    tl.atomic_xchg(counter + 2 + at, 1, sem="release")
+    take = tl.atomic_add(counter + 1, 1)
+    if BLOCK:
+        while tl.atomic_add(counter + 2 + take, 0, sem="acquire") == 0:
+            pass
+        tl.debug_barrier()
+    tl.atomic_add(out, tl.load(out + 2 + take))
+
+
+@pytest.mark.parametrize("arch", CARDS)
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [(two_maxima, (5,)), (read_and_set, (5,)), (lock_of_two, (10,)), (not_awaited, (4, 12))],
+)
+def test_a_program_that_comes_between_is_named_and_the_twin_is_silent(function, named, arch, monkeypatch):
+    out, once = torch.zeros(16, dtype=torch.int32), Launched(function.fn.__name__, 1)
+    _, found = compared(function, arch, out, once, block=0)
+    first = function.fn.__code__.co_firstlineno
+    found_lines = {int(line) - first for line in re.findall(rf"{Path(__file__).name}:(\d+)", once.turns)}
+
+    assert found == []
+    assert out[0] != {two_maxima: PROGRAMS, not_awaited: 7 * PROGRAMS}.get(function, PROGRAMS)  # the test sees a wrong result
+    assert re.match(r"in order \d of launch 1, another program ran right behind .*: out\[0\] is \d+, in that order \d+$", once.turns)
+    assert {*named} <= found_lines
+    monkeypatch.setattr(Launched, "kernels", {once.name: once})
+    assert Launched.advice(True).startswith(f"Programs took turns: {once.name} in order")
+
+    out, once = torch.zeros(16, dtype=torch.int32), Launched(function.fn.__name__, 1)
+    assert compared(function, arch, out, once, block=1)[1] == []
+    assert not once.is_unordered
 
 
 def test_infinity_against_a_number_is_no_rounding():

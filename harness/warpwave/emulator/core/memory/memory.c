@@ -119,6 +119,7 @@ static void load(struct wave *w, const struct instruction *i) {
     u32 into[4][LANES];
     u32 base = 0;
     struct addresses all;
+    if (i->flags & VOLATILE) may_switch(w, 1);
     if (locate_all(w, i, form, (u32)bytes, &all)) {
         if (bytes < 4) load_parts(w, row, &all, bytes, kind);
         else load_rows(w, row, &all, words);
@@ -240,6 +241,7 @@ static void atomic(struct wave *w, const struct instruction *i) {
     }
     if (i->flags & RETURNS)
         for (u32 n = 0; n < words; n++) EACH_ACTIVE(w) w->v[i->d.index + n][l] = back[n][l];
+    may_switch(w, i->flags & RETURNS);
 }
 
 #define ATOMIC(name, form, bytes, what) \
