@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import linecache
 import os
 import re
 import tempfile
 import zlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from warpwave.emulator.code_object import Kernel, source
+from warpwave.emulator.code_object import Kernel, Line, source
 from warpwave.emulator.decode.decoder import FAMILIES, context, decode
 from warpwave.emulator.decode.instruction import RECORD_BYTES, Instruction
 from warpwave.emulator.decode.memory import mark_widened
@@ -28,6 +29,7 @@ from warpwave.emulator.library import Core, core
 _MOST_CACHED_BYTES = 256 << 20  # of all files together: the least recently used go first
 _LEVEL = 1  # records repeat themselves: to a fifteenth of their size in a millisecond
 _NOWHERE = 0xFFFFFFFF
+_NEAR = 16  # instructions in which an atomic's line is looked for
 
 
 class Decoded(NamedTuple):
@@ -111,8 +113,25 @@ class Program:
     def place(self, index: int) -> Place:
         """Return where an instruction is, with its source line if the code object has one."""
         one = self.instructions[index]
-        file, line = source(self.kernel.elf, one.pc)
+        file, line = self._line(index)
         return Place(self.kernel.name, one.pc - self.kernel.entry, str(one), f"{PurePosixPath(file).name}:{line}" if file else None, file)
+
+    def _line(self, index: int) -> Line:
+        """Return file and line of an instruction: of an atomic, a line that has one.
+
+        LLVM merges an atomic's mask with that of a store, and gives the atomic the store's line. What takes its result is close behind it.
+        """
+        own, *others = (
+            source(self.kernel.elf, self.instructions[at].pc) for at in (index, *self._around(index, 1), *self._around(index, -1))
+        )
+        return next((line for line in (own, *others) if "atomic" in linecache.getline(*line)), own)
+
+    def _around(self, index: int, step: int) -> Iterator[int]:
+        """Yield the instructions close behind an atomic, or before it with a `step` of -1; no other's."""
+        for at in range(index + step, index + step * _NEAR, step) if "_atomic_" in self.instructions[index].name else ():
+            if not 0 <= at < len(self.instructions) or "_atomic_" in self.instructions[at].name:
+                return
+            yield at
 
 
 @lru_cache(maxsize=32)  # a suite launches hundreds of kernels, each a few times: the others come from the disk again in a millisecond

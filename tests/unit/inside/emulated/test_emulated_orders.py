@@ -176,6 +176,30 @@ def test_a_program_that_reads_its_own_store_of_what_all_store_does_not_race(func
     assert any(one.check is Check.GLOBAL_RACE for one in found) == races
 
 
+@triton.jit
+def first_resets(x, counter, out, BLOCK: tl.constexpr):
+    """A program may count before the first one has reset the counter."""
+    if tl.program_id(0) == 0:
+        tl.store(counter, 0)
+    tl.debug_barrier()
+    if tl.atomic_add(counter, 1, sem="acq_rel") == tl.num_programs(0) - 1:
+        tl.store(out, 1)
+
+
+@pytest.mark.parametrize("arch", CARDS)
+def test_an_atomic_that_races_has_its_own_line_and_is_not_blamed_for_its_order(arch):
+    """LLVM gives the atomic the line of the store, as both have one lane on."""
+    kernel, launch, _ = launched(first_resets, arch, torch.zeros(16, dtype=torch.int32))
+    pairs = execute(kernel, launch, limit_instructions=10_000_000, findings=[]).pairs
+    first = first_resets.fn.__code__.co_firstlineno
+
+    assert pairs
+    assert {(one.found.other.line, one.found.place.line) for one in pairs} == {
+        (f"{Path(__file__).name}:{first + 4}", f"{Path(__file__).name}:{first + 6}")
+    }
+    assert not any(one.found.in_flight for one in pairs)
+
+
 @pytest.mark.parametrize("arch", CARDS)
 def test_later_launches_keep_the_bits_of_another_order(arch):
     sums = []

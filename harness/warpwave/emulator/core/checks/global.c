@@ -60,7 +60,6 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
         c->stores[c->count_stores].address = address, c->stores[c->count_stores].size = size, c->stores[c->count_stores].lane = (u32)lane;
         c->stores[c->count_stores].access = (u32)access, c->stores[c->count_stores].is_lds = 0;
         memcpy(c->stores[c->count_stores++].old, (const void *)(uintptr_t)address, size);
-        if (access == UPDATES && at && w->machine->code[w->pc - 1].flags & RETURNS) see(w, at->released, at->updated);
         if (access == UPDATES) note_atomic(w);
         return;
     }
@@ -118,6 +117,8 @@ void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, 
             }
         }
         if (access == WRITES || changed) at->storer = access == WRITES ? me : 0;
+        /* Only now: what it sees orders what comes behind it, and not itself. */
+        if (access == UPDATES && w->machine->code[w->pc - 1].flags & RETURNS) see(w, at->released, at->updated);
         if (access == UPDATES) later(&at->released, handed_on(w)), at->updated = c->time;
     }
 }
