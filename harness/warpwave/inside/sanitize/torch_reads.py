@@ -37,7 +37,15 @@ clone contiguous to cpu type type_as float half bfloat16 double int long short c
 _COPIES = names("""
 cat concat concatenate stack hstack vstack dstack __getitem__ index_select gather take take_along_dim masked_select masked_fill where pad
 flip fliplr flipud roll rot90 tile repeat repeat_interleave reshape reshape_as flatten ravel tril triu diag diagonal_scatter block_diag
+select_scatter slice_scatter as_strided_scatter index_copy index_fill index_put index_add index_reduce scatter scatter_add scatter_reduce
+masked_scatter put
 """)
+# They write some elements of a tensor, and leave the others as they are.
+_IN_PART = names("""
+index_copy_ index_fill_ index_put_ index_add_ index_reduce_ scatter_ scatter_add_ scatter_reduce_ masked_fill_ masked_scatter_ put_
+fill_diagonal_ tril_ triu_
+""")
+_MOST_BYTES = 64 << 20  # of a tensor that such a call is repeated with; a larger one counts as written
 # Of these a part is taken: what else is in the tensor may never be used.
 _PARTS = names("""
 __getitem__ narrow select split split_with_sizes chunk unbind tensor_split as_strided index_select gather take take_along_dim masked_select
@@ -71,6 +79,8 @@ class TorchReads:
         name, kwargs = getattr(function, "__name__", ""), kwargs or {}
         is_copy = name in _CONVERSIONS or name in (Redirect.current.kinds if Redirect.current else ())
         is_known = is_copy or name in _NUMBERS or name in _COPIES or name in COMPUTING or name in _IN_PLACE
+        if name in _IN_PART:
+            is_known = bool(args) and self._shadows.written(args[0]) is not None and args[0].nbytes <= _MOST_BYTES
         if not is_known or is_packages_op(function):
             self._shadows.called(function, args, kwargs, result)
             return
@@ -114,10 +124,14 @@ class TorchReads:
         for turn in range(4):
             try:
                 given, named = _filled((args, kwargs), parts, turn)
+                if name in _IN_PART:
+                    given = (given[0].clone(), *given[1:])
                 tries.append(list(tensors_in([function(*given, **named)])))
             except Exception:  # of indices that were never written, say; a whole number may not be divided by 0
                 if turn < 3:
                     self._a_part_is_used(parts)
+                    if name in _IN_PART:
+                        self._shadows.forget(args[0])
                     return
         depends = False
         for place, each in enumerate(found):
@@ -132,10 +146,12 @@ class TorchReads:
                 first = variants[0]
                 sure = torch.stack([(first == one) | (first.isnan() & one.isnan()) for one in variants[1:]]).all(0)
             if sure.all():
+                if name in _IN_PART:
+                    self._shadows.mark(each, sure)
                 continue
             depends = True
             later = next(filter(None, (self._shadows.later(part.tensor) for part in parts)), None)
-            if later is None and name not in _COPIES:
+            if later is None and name not in _COPIES | _IN_PART:
                 later = self._findings.later(_finding(parts[0], name, self._shadows.writer(parts[0].tensor)))
             self._shadows.mark(each, sure, later)
         if not depends:

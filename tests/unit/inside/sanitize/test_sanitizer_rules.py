@@ -313,6 +313,7 @@ def made(how="empty"):
 
 WRITTEN = torch.arange(17, device="cuda") < 16
 ROWS = torch.ones(17, 2, device="cuda")
+PLACES = torch.tensor([3, 15], device="cuda")
 
 @pytest.mark.parametrize("how", ["empty", "empty_like", "new_empty", "new", "empty_strided", "resize_", "FloatTensor", "int32"])
 def test_wrong_made(how): partial = made(how); partial.sum()
@@ -377,6 +378,21 @@ torch.where(~WRITTEN, x, 0.0).sum()
 x.split(16)[1].sum()
 torch.sum(x, 0, out=torch.empty((), device="cuda"))
 [y := torch.empty(2, 17, device="cuda"), torch.add(ROWS[:, 0], 1, out=y[0]), y.sum()]
+[x.index_copy_(0, PLACES, ROWS[:2, 0]), x.sum()]
+[x.index_fill_(0, PLACES, 3.0), x.sum()]
+[x.index_put_((PLACES,), ROWS[:2, 0]), x.sum()]
+[x.index_put_((PLACES + 1,), ROWS[:2, 0], accumulate=True), x.sum()]
+[x.scatter_(0, PLACES, 1.0), x.sum()]
+[x.scatter_(0, PLACES, ROWS[:, 0]), x.sum()]
+[x.scatter_add_(0, PLACES + 1, ROWS[:, 0]), x.sum()]
+[x.masked_fill_(WRITTEN, 2.0), x.sum()]
+[x.masked_scatter_(WRITTEN, ROWS[:, 0]), x.sum()]
+[x.put_(PLACES, ROWS[:2, 0]), x.sum()]
+[y := torch.empty(3, 3, device="cuda"), y.fill_diagonal_(1.0), y.sum()]
+[y := torch.empty(3, 17, device="cuda"), y.index_copy_(0, PLACES[1:] - 15, ROWS[:, 0][None]), y[:2].sum()]
+[y := torch.empty(17, device="cuda"), y.index_copy_(0, torch.arange(17, device="cuda"), x), y.sum()]
+torch.index_copy(x, 0, PLACES, ROWS[:2, 0]).sum()
+x.masked_scatter(WRITTEN, ROWS[:, 0]).sum()
 """.strip().splitlines()
 RIGHT_TORCH_READS = """
 x[:16].sum()
@@ -391,6 +407,21 @@ x[WRITTEN].sum()
 [x.copy_(torch.ones(17, device="cuda")), x.sum()]
 [x.zero_(), x.sum()]
 [x.scatter_(0, torch.tensor([16], device="cuda"), 1.0), x.sum()]
+[x.index_copy_(0, PLACES + 1, ROWS[:2, 0]), x.sum()]
+[x.index_fill_(0, PLACES + 1, 3.0), x.sum()]
+[x.index_put_((PLACES + 1,), ROWS[:2, 0]), x.sum()]
+[x.index_put_((~WRITTEN,), ROWS[0, 0]), x.sum()]
+[x.scatter_(0, PLACES + 1, ROWS[:, 0]), x.sum()]
+[x.masked_fill_(~WRITTEN, 2.0), x.sum()]
+[x.masked_scatter_(~WRITTEN, ROWS[:, 0]), x.sum()]
+[x.put_(PLACES + 1, ROWS[:2, 0]), x.sum()]
+[x.index_add_(0, PLACES, ROWS[:2, 0]), x[:16].sum()]
+[x.scatter_reduce_(0, PLACES + 1, ROWS[:2, 0], "sum", include_self=False), x.sum()]
+[x.index_copy_(0, PLACES, ROWS[:2, 0]), x[:16].sum()]
+[y := torch.empty(17, device="cuda"), y.index_copy_(0, torch.arange(17, device="cuda"), ROWS[:, 0]), y.sum()]
+[y := torch.empty(68, device="cuda", dtype=torch.uint8), y.view(torch.float32).index_copy_(0, PLACES, ROWS[:2, 0]), y.sum()]
+[y := torch.zeros(17, device="cuda"), y.index_copy_(0, PLACES, x[PLACES]), y.sum()]
+[y := torch.empty(2, 17, device="cuda"), y.index_fill_(0, PLACES // 14, 1.0), y.sum()]
 x.clone()
 [x.shape, x.dtype, x.data_ptr(), print(x)]
 x.cpu().numpy()[:16].sum()
@@ -418,7 +449,7 @@ def test_what_torch_reads(run_inside, tmp_path):
 
     assert (silent, alarms) == ([], {})
     assert len(outcomes) == len(WRONG_TORCH_READS) + len(RIGHT_TORCH_READS) + 12
-    expected = "uninitialised-read in torch.sum at test_a.py:35: reads partial[16], of shape [17], which nobody wrote; "
+    expected = "uninitialised-read in torch.sum at test_a.py:36: reads partial[16], of shape [17], which nobody wrote; "
     assert f"{expected}ones wrote other elements of it: " in outcomes["wrong_made[empty]"]["message"]
     assert "ones wrote other elements of it" in outcomes["wrong[x.cpu().sum()]"]["message"]
 
