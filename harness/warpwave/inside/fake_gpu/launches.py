@@ -156,6 +156,7 @@ class Launched:
     rounds: set[str] = field(default_factory=set)  # what adds floats in the order of programs: the kernel, with the line if it is known
     is_unordered: bool = False  # the kernel's own atomics decide what goes where, by the order in which programs come
     turns: str = ""  # how programs took turns where that decided a result, and no order of whole programs did
+    is_moved: bool = True  # if so, another order puts the same values elsewhere
     reversed: dict[tuple[str, str], int] = field(default_factory=dict)  # executions with the accesses of two lines in the other order
     waits: bool = False  # programs may wait for those that start before them, so they keep their order
 
@@ -180,13 +181,16 @@ class Launched:
         return "\n".join([f"{first} [{'; '.join(chosen)}]", *rest]) if chosen else message
 
     @classmethod
-    def advice(cls, compared: bool) -> str:
+    def advice(cls, compared: bool, moved: bool | None = None) -> str:
         """Return what may be why a test failed: a result whose order differs from launch to launch; empty without one.
 
-        If it has `compared` numbers, also a product in less precision than fp32.
+        If it has `compared` numbers, also a product in less precision than fp32. `moved` says whether what it compared has the same values
+        in other places, if that is known: otherwise no order of places is the reason.
         """
         sums = sorted(place for one in cls.kernels.values() if one.times > 1 for place in one.rounds)
-        places = sorted(one.name for one in cls.kernels.values() if one.is_unordered and not one.turns)
+        unordered = [one for one in cls.kernels.values() if one.is_unordered and not one.turns]
+        places = sorted(one.name for one in unordered if one.is_moved and moved is not False)
+        others = sorted(one.name for one in unordered if not one.is_moved)
         turns = sorted(f"{one.name} {one.turns}" for one in cls.kernels.values() if one.turns)
         advice = {
             f"The bits of what {' and '.join(sums)} adds up depend on the order of programs, which is another one at each launch. If this "
@@ -196,6 +200,8 @@ class Launched:
             f"Programs took turns: {'; '.join(turns)}. Usually a program acts on what an atomic gave back when that is no longer so: one "
             "atomic tests and another one sets, or a place is read that nobody has filled yet. Test and set in one atomic (tl.atomic_cas, "
             "both values in 64 bits), or wait for a flag that the other program releases. The same test repeats this order.": turns,
+            f"Which values {' and '.join(others)} stores depends on the order in which its programs come, which is another one at each "
+            "launch. If this test expects those of one order, it fails there now and then. Let no order decide them.": others,
             "On this card, tl.dot of fp32 cuts its operands to TF32, which has 10 of their 23 bits. "
             'input_precision="ieee" computes in full; otherwise the test needs a tolerance of about 1e-3 of the terms.': compared
             and cls.cut_to_tf32,

@@ -115,6 +115,9 @@ class Orders:
                 is_rearranged = _is_rearranged(first, other)
                 if kept is first or not is_rearranged:
                     launched.is_unordered, kept = True, other
+                    launched.is_moved = (
+                        launched.is_moved and next(self._different(first, other, tensors, True, (), sort=True), None) is None
+                    )
                     if is_asked and (where := _in_turns(differences, order, ended.switches)):
                         launched.turns = f"in order {order} of launch {launched.times}, {where}: {decided(found[0], 'in that order')}"
                 if not (is_asked and is_rearranged):
@@ -137,7 +140,13 @@ class Orders:
             ctypes.memmove(start, data, size)
 
     def _different(
-        self, first: Sequence[bytes], second: Sequence[bytes], tensors: Sequence[Given], rounds: bool, added: Sequence[Buffer]
+        self,
+        first: Sequence[bytes],
+        second: Sequence[bytes],
+        tensors: Sequence[Given],
+        rounds: bool,
+        added: Sequence[Buffer],
+        sort: bool = False,
     ) -> Iterator[Different]:
         for (start, _), one, other in zip(self._buffers, first, second, strict=True):
             given = next((each for each in tensors if each.tensor.untyped_storage().data_ptr() == start), None)
@@ -145,6 +154,8 @@ class Orders:
                 continue
             kind = given.tensor.dtype
             a, b = (torch.frombuffer(bytearray(data), dtype=kind, count=len(data) // kind.itemsize) for data in (one, other))
+            if sort:
+                a, b = ((each.double() if kind.is_floating_point else each).sort().values for each in (a, b))
             may_round = rounds or any(low <= start < high for low, high in added)
             if (wrong := unequal(a, b, may_round)).numel():
                 at = int(wrong[0])

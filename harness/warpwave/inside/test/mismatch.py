@@ -45,7 +45,8 @@ def with_numbers(error: BaseException | None, message: str) -> str:
     frames = list(traceback.walk_tb(error.__traceback__))
     is_library = bool(frames) and any(part in frames[-1][0].f_code.co_filename for part in _LIBRARIES)
     try:
-        said, found = _said(frames)
+        said, pairs = _said(frames)
+        found = next(filter(None, map(_numbers, pairs)), "")
     except Exception:  # the values may be on a card that no longer answers
         said, found = "", ""
     lines = (line.strip().removeprefix("AssertionError:").strip() for line in message.splitlines())
@@ -56,16 +57,32 @@ def with_numbers(error: BaseException | None, message: str) -> str:
     return f"AssertionError: {'; '.join([first, *rest][:5])}" if is_library and first else message
 
 
-def _said(frames: list[tuple[FrameType, int]]) -> tuple[str, str]:
-    """Return what was asserted, if that is an expression, and the numbers."""
+def is_moved(error: BaseException | None) -> bool | None:
+    """Return whether the two arrays that a failed assertion compared have the same values in other places; None without two such arrays."""
+    if not isinstance(error, AssertionError):
+        return None
+    try:
+        import torch
+
+        different = next(pair for pair in _said(list(traceback.walk_tb(error.__traceback__)))[1] if _numbers(pair))
+        rtol, atol = different.tolerances or (1e-5, 1e-8)
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            first, second = (_plain(each).flatten().sort().values for each in (different.first, different.second))
+            return first.shape == second.shape and torch.allclose(first, second, rtol=rtol, atol=atol, equal_nan=True)
+    except Exception:  # also without arrays
+        return None
+
+
+def _said(frames: list[tuple[FrameType, int]]) -> tuple[str, Iterator[_Compared]]:
+    """Return what was asserted, if that is an expression, and what it compared."""
     for frame, _ in frames:
         if any(part in frame.f_code.co_filename for part in _LIBRARIES):
             compared = _by_library(frame.f_locals)
-            return "", _numbers(compared) if compared else ""
+            return "", iter([compared] if compared else [])
     frame, line = frames[-1]
     if (node := _assertion(frame.f_code.co_filename, line)) is None:
-        return "", ""
-    return f"assert {ast.unparse(node.test)}", next(filter(None, map(_numbers, _by_assertion(frame, node))), "")
+        return "", iter(())
+    return f"assert {ast.unparse(node.test)}", _by_assertion(frame, node)
 
 
 def _by_library(known: dict[str, Any]) -> _Compared | None:

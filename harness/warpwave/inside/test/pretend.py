@@ -32,7 +32,7 @@ from warpwave.inside.process.outcomes import (
     with_place,
 )
 from warpwave.inside.test.autotuned import Autotuned
-from warpwave.inside.test.mismatch import with_numbers
+from warpwave.inside.test.mismatch import is_moved, with_numbers
 from warpwave.records import Architecture, Limits
 
 _NOT_PRETENDED = "not checked: "
@@ -115,7 +115,7 @@ def words_of(error: BaseException | None, message: str, printed: str | None = No
     if error is not None and begin.rstrip().endswith(":"):  # only a name, or the begin of another process's traceback
         message = f"{describe(error)}\n{below}"
     said = placed or first_of_several(error) or with_child(error, with_numbers(error, message), printed)
-    if advice := Launched.advice(isinstance(error, AssertionError)):
+    if advice := Launched.advice(isinstance(error, AssertionError), is_moved(error)):
         first, *rest = said.split("\n", 1)
         said = "\n".join([f"{first}. {advice}", *rest])
     return Launched.with_configurations("\n".join([*Launched.in_place, said]))

@@ -64,6 +64,11 @@ def last_adds_up(x, counter, out, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def next_free(x, counter, out, BLOCK: tl.constexpr):
+    tl.store(out + tl.atomic_add(counter, 1), tl.program_id(0))
+
+
+@triton.jit
 def last_starts(x, counter, out, BLOCK: tl.constexpr):
     """The last program begins with its own part: which one that is rounds differently."""
     lane, me = tl.arange(0, BLOCK), tl.program_id(0)
@@ -144,7 +149,16 @@ def test_where_atomics_order_all_the_test_judges_another_order(arch):
 
     assert found == []
     assert launch.is_unordered
+    assert not launch.is_moved  # it stores which program came first
     assert 0 < out[0] < PROGRAMS  # another program came first
+
+
+@pytest.mark.parametrize("arch", CARDS)
+def test_values_that_only_take_other_places_are_moved(arch):
+    launch = Launched("next_free", 1)
+    assert compared(next_free, arch, torch.full((16,), -1, dtype=torch.int32), launch)[1] == []
+
+    assert (launch.is_unordered, launch.is_moved) == (True, True)
 
 
 @pytest.mark.parametrize("arch", CARDS)

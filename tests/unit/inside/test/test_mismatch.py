@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the inside needs torch; `nox -s tests` installs it")
 np = pytest.importorskip("numpy")
 
+from warpwave.inside.fake_gpu.launches import Launched
 from warpwave.inside.test.mismatch import with_numbers
 from warpwave.inside.test.pretend import words_of
 
@@ -144,3 +145,37 @@ def test_a_message_without_a_first_line_gets_one():
 
     assert said.splitlines()[0].startswith("RuntimeError: ValueError: no such shape")
     assert said.endswith(below)
+
+
+# What a kernel stores in the order in which its programs come: sorting helps if the same values are there.
+
+
+def _other_places():
+    assert torch.equal(WANT.flip(0), WANT)
+
+
+def _other_values():
+    assert torch.equal(GOT, WANT)
+
+
+def _a_number():
+    assert len(GOT) == 3
+
+
+@pytest.mark.parametrize(
+    ("fail", "moved", "says"),
+    [
+        (_other_places, True, "Compare sorted values"),
+        (_other_values, True, ""),
+        (_a_number, True, "Compare sorted values"),
+        (_other_places, False, "Let no order decide"),
+        (_other_values, False, "Let no order decide"),
+    ],
+)
+def test_who_is_told_to_sort(fail, moved, says, monkeypatch):
+    monkeypatch.setattr(Launched, "kernels", {"take": Launched("take", 1, is_unordered=True, is_moved=moved)})
+    with pytest.raises(AssertionError) as caught:
+        fail()
+    line = words_of(caught.value, str(caught.value))
+
+    assert [hint for hint in ("Compare sorted values", "Let no order decide") if hint in line] == [says] * bool(says)
