@@ -564,6 +564,7 @@ def interpreted(processors: int, card: Architecture, whole: Architecture) -> lis
         add(InterpretedFunction, "__repr__", JITFunction.__repr__, "as a compiled kernel"),
         around(JITFunction, "run", interpreter.not_interpreted, "not pretended: what Triton compiles even here would not run"),
         add(InterpretedFunction, "warmup", interpreter.warmup, "occupancy code asks for registers, and launches it"),
+        around(InterpretedFunction, "__call__", interpreter.called, "the host cannot call what is a part of kernels"),
         around(InterpretedFunction, "run", interpreter.with_handle, "a launch returns the compiled kernel"),
         around(GridExecutor, "_init_args_hst", interpreter.but_pointers, "an argument with an address of its own stays as it is"),
         around(GridExecutor, "_restore_args_dev", interpreter.back_but_pointers, "an argument with an address of its own stays as it is"),

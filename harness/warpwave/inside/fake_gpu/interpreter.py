@@ -41,6 +41,7 @@ from warpwave.inside.codegen.recorder import announced
 from warpwave.inside.fake_gpu.host_side import may_have_chosen_the_host, refused, tensors_in
 from warpwave.inside.fake_gpu.language import note_types, number, typed
 from warpwave.inside.fake_gpu.launches import Launched, check_descriptors, check_grid
+from warpwave.inside.fake_gpu.programs import Programs
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.inside.fake_gpu.torch_device import apply
@@ -339,6 +340,13 @@ def _options() -> frozenset[str]:
     compilers = [sys.modules[each.compiler.__module__] for each in backends.values()]
     kinds = [each for module in compilers for each in vars(module).values() if isinstance(each, type) and dataclasses.is_dataclass(each)]
     return frozenset({"grid", "warmup", "pre_run_hooks", *(field.name for kind in kinds for field in dataclasses.fields(kind))})
+
+
+def called(call: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function from a kernel. The host may not: a kernel wants a grid, and any other function is a part of kernels."""
+    if Programs.running is None:
+        raise as_on_a_card(RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel"))
+    return call(function, *args, **kwargs)
 
 
 _OF_COMPILED = ("asm", "kernel", "name", "src")

@@ -372,6 +372,45 @@ def test_what_the_compiler_of_a_card_refuses(run_inside, tmp_path):
         assert f"K >= {smallest}" in failed[test]
 
 
+TESTS_CALLS = """
+import pytest, torch, triton, triton.language as tl
+from triton.language import store
+@triton.jit
+def double(x):
+    return x * 2
+@triton.jit
+def outer(x):
+    return double(x) + 1
+@triton.jit
+def kernel(x):
+    tl.store(x, outer(tl.load(x)))
+@triton.jit
+def by_name(x):
+    store(x, 1.0)
+@pytest.mark.parametrize("function", [double, outer, kernel, by_name, tl.cdiv], ids=lambda function: function.__name__)
+def test_call(function):
+    with pytest.raises(RuntimeError, match="Cannot call @triton.jit'd outside of the scope of a kernel") as caught:
+        function(torch.ones(1, device="cuda"))
+    assert type(caught.value) is RuntimeError
+def test_not_expected():
+    kernel(torch.ones(1, device="cuda"))
+def test_launch():
+    x = torch.ones(1, device="cuda")
+    kernel[(1,)](x)
+    assert x.item() == 3
+"""
+
+
+def test_the_host_cannot_call_a_kernel_without_a_grid_nor_a_part_of_one(run_inside, tmp_path):
+    (tmp_path / "test_a.py").write_text(TESTS_CALLS)
+    output = run_inside(tmp_path, Stage.TEST, benches=())
+    cases = {case.id.partition("::")[2]: case for case in read_cases(output, "test/junit.xml")}
+
+    assert [name for name, case in cases.items() if case.verdict is not Verdict.PASSED] == ["test_not_expected"]
+    assert cases["test_not_expected"].verdict is Verdict.FAILED
+    assert "outside of the scope of a kernel" in cases["test_not_expected"].message
+
+
 TESTS_ARGUMENTS = """
 import fractions, pytest, torch, triton, triton.language as tl
 @triton.jit
