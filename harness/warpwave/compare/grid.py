@@ -16,13 +16,14 @@ Key = tuple[str, str]  # a kernel and its function
 _BYTES_OF_A_REGISTER = 4
 _FEW = 3  # cards named in a sentence
 _LONGEST = 120  # characters of a reason in a sentence
-# What a reason says → two words. The first five are warpwave's own sentences about limits of a card, the others are the compiler's.
+# What a reason says → two words. The first seven are warpwave's own sentences about limits of a card, the others are the compiler's.
 _CAUSES = (
     (re.compile(r"bytes of shared memory"), "shared memory"),
     (re.compile(r"are \d+ threads"), "threads"),
     (re.compile(r"registers of each of"), "registers"),
     (re.compile(r"columns of tensor memory"), "tensor memory"),
     (re.compile(r"\bits grid is\b|threads along"), "grid"),
+    (re.compile(r"scratch memory, and the allocator"), "bad allocator"),
     (re.compile(r"bytes of scratch memory"), "no allocator"),
     (re.compile(r"\bcluster"), "cluster"),
     (re.compile(r"Input shapes should have M|only .* operands? .* dot|\bdot\b.*(support|dtype|type)", re.IGNORECASE), "no such `dot`"),

@@ -262,6 +262,7 @@ def test_what_a_finding_proves_is_not_suspected():
         ("32 warps of 64 are 2048 threads, 1024 can be launched", "threads"),
         ("`fill` cannot be launched on sy_90: its grid is (1, 70000, 1), the limit of y is 65535", "grid"),
         ("`copy` cannot be launched on sy_90: it needs 256 bytes of scratch memory, and no allocator was set", "no allocator"),
+        ("`copy` cannot be launched on sy_90: it needs 256 bytes of scratch memory, and the allocator returned None", "bad allocator"),
         ("CompilationError: Input shapes should have M >= 16, N >= 16 and K >= 16 (at 7:4)", "no such `dot`"),
         ("CompileTimeAssertionFailure: test_words.py:9: tl.static_assert(WIDTH % 4 == 0)", "static_assert"),
         ("it runs on sy_90 and on syn942 its process exited with 3 before its end", "process died"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from warpwave.inside.fake_gpu.host_side import forget, is_pinned, known, refused, tensors_in
-from warpwave.inside.fake_gpu.launches import check_descriptors, check_grid, check_scratch
+from warpwave.inside.fake_gpu.launches import LaunchRefusedError, UnreachableError, allocator, check_descriptors, check_grid, check_scratch
 from warpwave.inside.fake_gpu.no_data import lose_data, written
 from warpwave.inside.fake_gpu.streams import wait
 from warpwave.inside.fake_gpu.torch_device import always, missing, nothing
@@ -63,6 +65,7 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
             check_scratch(self.card, metadata.name, metadata, self)
             check_descriptors(self.card, metadata.name, arguments)
             check_grid(self.card, metadata.name, args[:3], metadata)
+            scratch(self.card, metadata.name, metadata, self, args[:3], args[3])
             if self._launched:
                 self._launched(source, metadata, args[:3], arguments)
             for tensor in filter(is_pinned, tensors_in(arguments)):
@@ -111,6 +114,33 @@ def refuse(signature: dict[Any, Any], arguments: Iterable[Any]) -> None:
     named = ((str(name), None if kind == "constexpr" else value) for (name, kind), value in zip(signature.items(), arguments, strict=False))
     if error := refused(named):
         raise error
+
+
+def scratch(card: Architecture, function: str, metadata: Any, driver: Any, grid: Sequence[Any], stream: int) -> list[Any]:
+    """Return the memory that a launch has beside its arguments, from the allocators that the package has set; None where it needs none.
+
+    Raise `LaunchRefusedError` for memory that a card cannot use. The size of an axis may be unknown, if it depends on data.
+    """
+    found: list[Any] = []
+    for purpose in ("global", "profile"):
+        one = getattr(metadata, f"{purpose}_scratch_size", 0)
+        if not one or not all(isinstance(axis, Integral) and int(axis) > 0 for axis in grid):
+            found.append(None)
+            continue
+        needed, align = math.prod(grid) * getattr(metadata, "num_ctas", 1) * one, getattr(metadata, f"{purpose}_scratch_align", 1)
+        found.append(memory := allocator(purpose, driver)(needed, align, stream))
+        kind, why, usual = LaunchRefusedError, "", "a card reads and writes beyond it, an illegal memory access"
+        if memory is None:
+            why, usual = "None", "a card reads and writes at address 0, an illegal memory access"
+        elif isinstance(memory, torch.Tensor) and (has := memory.numel() * memory.element_size()) < needed:
+            why = f"{has} bytes"
+        elif refused([("scratch", memory)]):
+            kind, why, usual = UnreachableError, "memory of the host", "Triton's launcher raises ValueError for that (cpu tensor?)"
+        if why:
+            what = f"it needs {needed} bytes of scratch memory, and the allocator returned {why}: {usual}. Let what "
+            what += f"triton.set_allocator gets return torch.empty(size, dtype=torch.int8, device={card.torch_device!r})"
+            raise kind(card, function, what, getattr(metadata, "hash", ""))
+    return found
 
 
 def capability(card: Architecture) -> Any:

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from warpwave.emulator import Argument, Check, EmulatorError, Execution, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
-from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
+from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse, scratch
 from warpwave.inside.fake_gpu.emulated_findings import Collected, Given, Printer, given
 from warpwave.inside.fake_gpu.lanes import address, behind, buffers, first_code_of, flatten, lanes_of
-from warpwave.inside.fake_gpu.launches import Account, Launched, allocator, check_grid, check_scratch
+from warpwave.inside.fake_gpu.launches import Account, Launched, check_grid, check_scratch
 from warpwave.inside.fake_gpu.orders import Orders, was_tried
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.records import Architecture
@@ -157,7 +157,7 @@ class _Launcher:
     ) -> None:
         if not math.prod(grid):
             return
-        scratch = self._scratch(math.prod(grid), stream)
+        memory = scratch(self._driver.card, kernel.name, self._metadata, self._driver, grid, stream)
         if enter is not None:
             enter(metadata)
         with torch._C.DisableTorchFunction():
@@ -170,7 +170,7 @@ class _Launcher:
                 self._checks.undefined(lanes_of(first_code_of(self._source.name, self._metadata.hash), self._signature, args, grid))
             values, passes = [*flatten(self._signature.values(), args)], self._account.passes
             after = passes.before(kernel.name, self._metadata.hash, values, grid) if passes else None
-            self._execute(kernel, grid, [*values, *scratch], tensors)
+            self._execute(kernel, grid, [*values, *(("*i8", each) for each in memory)], tensors)
             if after:
                 after()
         if leave is not None:
@@ -227,15 +227,4 @@ class _Launcher:
             self._checks.raced(races, tensors)
             if not races and not any(one.check is Check.GLOBAL_RACE for one in found):  # a race says why, and where
                 self._checks.reordered(kernel, different, [pair.found for pair in first.pairs])
-        return found
-
-    def _scratch(self, programs: int, stream: int) -> list[tuple[str, Any]]:
-        """Return the pointers to memory that a kernel asks for beside its arguments, from the allocators that the package has set."""
-        found: list[tuple[str, Any]] = []
-        for purpose in ("global", "profile"):
-            memory = None
-            if size := getattr(self._metadata, f"{purpose}_scratch_size", 0):
-                allocate = allocator(purpose, self._driver)
-                memory = allocate(programs * size, getattr(self._metadata, f"{purpose}_scratch_align"), stream)
-            found.append(("*i8", memory))
         return found

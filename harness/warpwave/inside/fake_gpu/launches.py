@@ -33,6 +33,10 @@ class LaunchRefusedError(RuntimeError):
         self.binary = binary
 
 
+class UnreachableError(LaunchRefusedError, ValueError):
+    """Triton's launcher raises ValueError for memory that the card cannot reach."""
+
+
 def check_grid(card: Architecture, function: str, grid: Sequence[Any], metadata: Any, registers: int = 1, static: int = 0) -> None:
     """Raise `LaunchRefusedError` for a grid, clusters, shared or scratch memory that the card's driver does not launch.
 

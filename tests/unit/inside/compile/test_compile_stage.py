@@ -582,6 +582,18 @@ def odd(source, target, n, BLOCK: tl.constexpr):
 def given(source, target, n, BLOCK: tl.constexpr):
     there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
     tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 1)
+@triton.jit
+def none(source, target, n, BLOCK: tl.constexpr):
+    there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
+    tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 3)
+@triton.jit
+def little(source, target, n, BLOCK: tl.constexpr):
+    there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
+    tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 4)
+@triton.jit
+def host(source, target, n, BLOCK: tl.constexpr):
+    there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
+    tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 5)
 @pytest.fixture
 def out():
     return torch.zeros(64, device="cuda")
@@ -620,6 +632,15 @@ def test_without(out):
 def test_odd(out, allocator):
     triton.set_allocator(lambda size: torch.empty(size, device="cuda", dtype=torch.int8))
     odd[(1,)](out, out, 64, BLOCK=64)
+def test_none(out, allocator):
+    triton.set_allocator(lambda size, alignment, stream: None)
+    none[(2,)](out, out, 64, BLOCK=64)
+def test_little(out, allocator):
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size // 2, device="cuda", dtype=torch.int8))
+    little[(2,)](out, out, 64, BLOCK=64)
+def test_host(out, allocator):
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8))
+    host[(2,)](out, out, 64, BLOCK=64)
 def test_given(out, allocator):
     given.warmup(out, out, 64, BLOCK=64, grid=(1,))
     given[(1,)](out, out, 64, BLOCK=64)
@@ -642,11 +663,17 @@ def test_a_kernel_that_no_driver_launches_has_a_row(run_inside, tmp_path):
         *(("gfx942", "wrapped", "passed", "test_wrapped"), ("gfx942", "right", "passed", "test_right")),
         *(("gfx942", "early", "passed", "test_early"), ("gfx942", "given", "passed", "test_given")),
         *(("sm_90", "odd", "failed", "test_odd"), ("gfx942", "odd", "passed", "test_odd")),
+        *(("sm_90", name, "failed", f"test_{name}") for name in ("none", "little", "host")),
+        *(("gfx942", name, "passed", f"test_{name}") for name in ("none", "little", "host")),
     }
     said = {row["function"]: row["reason"] for row in rows if row["verdict"] == "failed"}
     assert said["tall"] == "`tall` cannot be launched on sm_90: its grid is (1, 70000, 1), the limit of y is 65535"
     assert "no allocator was set; call triton.set_allocator" in said["early"]
     assert "and the allocator does not take a size, an alignment and a stream" in said["odd"]
+    assert "256 bytes of scratch memory, and the allocator returned None: a card reads and writes at address 0" in said["none"]
+    assert "256 bytes of scratch memory, and the allocator returned 128 bytes" in said["little"]
+    assert "the allocator returned memory of the host: Triton's launcher raises ValueError" in said["host"]
+    assert all("return torch.empty(size" in said[name] for name in ("none", "little", "host"))
 
 
 REGISTERS = """\

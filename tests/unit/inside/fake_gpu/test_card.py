@@ -30,7 +30,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from warpwave.config.targets import load_targets
 from warpwave.inside.fake_gpu import objects
 from warpwave.inside.fake_gpu.allocated import ALLOCATED
-from warpwave.inside.fake_gpu.driver import vendor_products
+from warpwave.inside.fake_gpu.driver import scratch, vendor_products
 from warpwave.inside.fake_gpu.emulated import EmulatedDriver
 from warpwave.inside.fake_gpu.launches import LaunchRefusedError, check_descriptors, check_grid, check_scratch
 from warpwave.inside.fake_gpu.unknown import UnknownInt
@@ -503,6 +503,19 @@ def test_scratch_memory_needs_an_allocator_when_it_is_launched():
         check_scratch(CARDS["sm_90"], "copy", profiled, driver)
     triton.set_allocator(lambda size, alignment, stream: None)
     check_scratch(CARDS["sm_90"], "copy", copy, driver)
+
+
+@pytest.mark.usefixtures("allocators")
+@pytest.mark.parametrize("made", [lambda size: None, lambda size: torch.empty(size - 1, dtype=torch.int8)])
+def test_memory_that_an_allocator_returns_is_checked(made):
+    """All of it: of two programs, and of the two blocks of their clusters."""
+    asked = []
+    triton.set_allocator(lambda size, alignment, stream: asked.append((size, alignment, stream)) or made(size))
+    metadata = SimpleNamespace(global_scratch_size=256, global_scratch_align=128, num_ctas=2)
+    with pytest.raises(LaunchRefusedError, match="1024 bytes of scratch memory, and the allocator returned"):
+        scratch(CARDS["sm_90"], "copy", metadata, None, (2, 1, 1), 7)
+    assert asked == [(1024, 128, 7)]
+    assert scratch(CARDS["sm_90"], "copy", metadata, None, (0, 1, 1), 7) == [None, None]
 
 
 @pytest.mark.usefixtures("allocators")
