@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpwave.inside.fake_gpu.host_side import is_host, is_packages_op, storage_of, tensors_in
 from warpwave.inside.fake_gpu.torch_device import always, nothing
-from warpwave.inside.process.outcomes import Pretended
+from warpwave.inside.process.outcomes import Pretended, as_on_a_card
 
 _MAKES_EMPTY = ("aten::empty", "aten::new_empty")  # memory that a graph keeps: what it holds is written by others
 # The result, or its shape, depends on numbers that only the card has.
@@ -122,6 +122,7 @@ class Graph:
         self._mode: _Capture | None = None
         self._before: dict[int, tuple[Any, Any]] = {}
         self._made: set[int] = set()
+        self._keeps, self._is_captured, self.is_broken = keep_graph, False, False
 
     @classmethod
     def run(cls, call: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
@@ -147,8 +148,16 @@ class Graph:
         return result
 
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
-        """Remember every operation and every launch from here on. They also run, for the shapes of what they return."""
+        """Remember every operation and every launch from here on. They also run, for the shapes of what they return.
+
+        Raise what torch and a card's driver raise for a second capture: within another one, or of a graph that has one.
+        """
+        wait()
+        if self._is_captured and not self._keeps:
+            words = "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
+            raise as_on_a_card(RuntimeError(words))
         self._calls.clear()
+        self._is_captured = self.is_broken = False
         self.capturing.append(self)
         self._mode = _Capture()
         self._mode.__enter__()
@@ -158,6 +167,7 @@ class Graph:
         if self._mode is not None:
             self._mode.__exit__(None, None, None)
         self.capturing.remove(self)
+        self._is_captured = not self.is_broken
         for storage, content in self._before.values():
             storage.copy_(content)
         self._before.clear()
@@ -165,6 +175,8 @@ class Graph:
 
     def replay(self) -> None:
         """Run everything again, with what its inputs hold now."""
+        if not self._is_captured:
+            raise as_on_a_card(RuntimeError("Called CUDAGraph::replay without a preceding successful capture."))
         with torch.no_grad():
             for call, args, kwargs, result in self._calls:
                 again = call(*args, **kwargs)
@@ -186,6 +198,7 @@ class Graph:
     def reset(self) -> None:
         """Forget everything."""
         self._calls.clear()
+        self._is_captured = False
 
     pool = always((0, 0))  # a name of the memory that it uses
     instantiate = enable_debug_mode = debug_dump = nothing  # it can run already, and there is nothing to see
@@ -194,6 +207,7 @@ class Graph:
 @contextlib.contextmanager
 def capture(graph: Graph, pool: object = None, stream: Stream | None = None, **rest: object) -> Iterator[None]:
     """Stand in for `torch.cuda.graph`."""
+    wait()  # as torch does
     with StreamContext(stream):
         graph.capture_begin()
         try:
@@ -216,9 +230,11 @@ def graphed(callables: Any, sample_args: Any, *rest: object, **options: object) 
 
 
 def wait(*args: object, **kwargs: object) -> None:
-    """Stand in for what lets the host wait for the card. A card refuses it while a graph is captured."""
+    """Stand in for what lets the host wait for the card. A card refuses it while a graph is captured, and the capture fails."""
+    for graph in Graph.capturing:
+        graph.is_broken = True
     if Graph.capturing:
-        raise RuntimeError("operation not permitted when stream is capturing")
+        raise as_on_a_card(RuntimeError("operation not permitted when stream is capturing"))
 
 
 class _Capture(TorchDispatchMode):

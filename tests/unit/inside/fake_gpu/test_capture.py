@@ -78,6 +78,39 @@ def test_captures_what_the_card_does_alone(name):
         RIGHT[name](x, host)
 
 
+@pytest.mark.parametrize("begin", [lambda graph: capture(graph).__enter__(), Graph.capture_begin], ids=["with", "begin"])
+def test_no_capture_begins_within_another(begin):
+    """Whoever catches the error has no graph, and may try again."""
+    x, outer = torch.ones(4, device="cuda"), Graph()
+    with capture(outer), pytest.raises(RuntimeError, match="operation not permitted when stream is capturing"):
+        begin(Graph())
+    with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+        outer.replay()
+    with capture(outer):
+        y = x + 1
+    outer.replay()
+
+    assert y.tolist() == [2.0] * 4
+
+
+def test_a_graph_is_captured_once_before_it_is_replayed():
+    x, graph = torch.ones(4, device="cuda"), Graph()
+    with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+        graph.replay()
+    with capture(graph):
+        y = x + 1
+    graph.replay()
+    with pytest.raises(RuntimeError, match="already owns a captured graph"), capture(graph):
+        pass
+    graph.replay()
+    assert y.tolist() == [2.0] * 4
+    graph.reset()
+    with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+        graph.replay()
+    with capture(graph):
+        y -= 1
+
+
 @pytest.mark.parametrize("is_backward", [False, True])
 def test_a_graphed_callable_is_captured(is_backward):
     class Halved(torch.autograd.Function):
