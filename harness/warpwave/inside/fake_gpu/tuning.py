@@ -5,6 +5,7 @@ A card runs every configuration on the memory of the first call. Here that call 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,7 +28,8 @@ class Tuning:
     autotuner leaves out what it cannot launch.
     `chosen` names those taken since `begin`, by kernel. `most` is the largest number that a kernel had to choose from since then.
     `in_place` says which kernels changed what they were tuned on. `trying` is set during launches that only tune.
-    `asked` leaves out all other configurations.
+    `asked` leaves out all other configurations. With `every`, each test begins anew, as it runs with each configuration; without, a tuner
+    keeps what it chose, as on a card, also a choice that its key should not share.
     """
 
     def __init__(self) -> None:
@@ -35,16 +37,18 @@ class Tuning:
         self.in_place: list[str] = []
         self.turn, self.most, self.trying = 0, 0, False
         self.asked: Asked = {}
+        self.every = False
         self.fits: Callable[[Any, dict[str, Any], Any], bool] | None = None  # tuner, arguments of the launch, configuration
         self._tuners: list[Autotuner] = []
         self._tuned: set[Any] = set()  # before the test
         self._tuned_now: set[Any] = set()
+        self._kept: dict[Any, str] = {}  # by key: the words for what was chosen
         self._call = threading.local()  # the innermost one of a tuner: its arguments, and how it was tuned
 
     def begin(self) -> None:
-        """Forget what was chosen: every test names its own configurations."""
-        for tuner in self._tuners:
-            # An author's own autotuner may have a cache that cannot be emptied: a database of earlier runs. It names what it chooses once.
+        """Name what is chosen from here on: every test names its own configurations, also those that an earlier test has tuned."""
+        for tuner in self._tuners if self.every else ():
+            # An author's own autotuner may have a cache that cannot be emptied: a database of earlier runs.
             getattr(tuner.cache, "clear", lambda: None)()
         self._tuners.clear()
         self.chosen, self.most, self.in_place = {}, 0, []
@@ -66,9 +70,12 @@ class Tuning:
                     if not call.others:
                         raise
                     call.refused.add(call.number)
-                    getattr(tuner.cache, "clear", lambda: None)()
+                    getattr(tuner.cache, "pop", lambda *_: None)(call.key[1:], None)
         finally:
             self._call.innermost = outer
+            with contextlib.suppress(TypeError):  # of a key without a hash
+                if kept := self._kept.get(_key(tuner, dict(zip(tuner.arg_names, args, strict=False)), kwargs)):
+                    self.chosen.setdefault(tuner.base_fn.__name__, kept)
         if call.tuned and (names := self._trial(call.tuned.in_place)):
             self.in_place.append(
                 f"autotuning changed {' and '.join(f'`{name}`' for name in names)}: `{tuner.base_fn.__name__}` reads and then writes "
@@ -89,10 +96,11 @@ class Tuning:
         self._tuners.append(tuner)
         self.most = max(self.most, len(left))
         place = f" ({pruned.index(left[number]) + 1} of {len(pruned)})" if len(pruned) > 1 else ""
-        self.chosen[tuner.base_fn.__name__] = f"{configuration_text(left[number])}{place}"
-        if len(left) > 1 and call.tuner is tuner:
-            key = _key(tuner, kwargs)
-            if key not in self._tuned and key not in self._tuned_now:
+        text = self.chosen[tuner.base_fn.__name__] = f"{configuration_text(left[number])}{place}"
+        if call.tuner is tuner:
+            key = call.key = _key(tuner, tuner.nargs, kwargs)
+            self._kept[key] = text
+            if len(left) > 1 and key not in self._tuned and key not in self._tuned_now:
                 if conflicts := kwargs.keys() & left[number].kwargs.keys():
                     words = f"Conflicting meta-parameters: {', '.join(conflicts)}. Make sure that you don't re-define auto-tuned symbols."
                     raise as_on_a_card(ValueError(words))
@@ -118,6 +126,7 @@ class _Call:
     args: Any
     tuned: _Tuned | None = None
     number: int = 0
+    key: Any = ()
     others: bool = False
     refused: set[int] = field(default_factory=set)
 
@@ -175,9 +184,9 @@ class _Tuned:
         return self._memory.copy() != self._first
 
 
-def _key(tuner: Any, kwargs: dict[str, Any]) -> Any:
+def _key(tuner: Any, named: dict[str, Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Return what a launch is tuned for, as Triton does: the arguments that the author names, and the types of all."""
-    given = {name: value for name, value in {**tuner.nargs, **kwargs}.items() if name in tuner.arg_names}
+    given = {name: value for name, value in {**named, **kwargs}.items() if name in tuner.arg_names}
     types = [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
     return (tuner, *(given[name] for name in tuner.keys if name in given), *types)
 

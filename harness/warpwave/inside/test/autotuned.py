@@ -51,6 +51,7 @@ class Autotuned:
 
     def __init__(self, tuning: Any, every: bool, journal: Journal | None) -> None:
         self.tuning, self.every, self.journal = tuning, every, journal
+        tuning.every = every
         self.failed, self._launched = False, set[str]()
 
     @pytest.hookimpl(tryfirst=True)

@@ -90,6 +90,7 @@ def test_a_configuration_is_compiled_for_the_arguments_of_its_launch():
 def test_a_cache_that_cannot_be_emptied_stays():
     """FlagGems' autotuner keeps what it chose in a database, which has no `clear`."""
     tuning = tuner.Tuning()
+    tuning.every = True
     kept, emptied = SimpleNamespace(cache=object()), SimpleNamespace(cache={"key": "config"})
     tuning._tuners += [kept, emptied]
     tuning.begin()
@@ -233,12 +234,45 @@ def test_what_was_tuned_before_is_not_tuned_again(tuned):
     kernel.run(y, 5)
     assert (x.tolist(), y.tolist(), len(tuned.tuning.in_place)) == ([2.0] * 4, [4.0] * 4, 1)
 
-    tuned.tuning.turn = 1
+    tuned.tuning.turn, tuned.tuning.every = 1, True
     tuned.tuning.begin()
     kernel.run(x, 4)
     kernel.run(y, 5)
     assert len(tuned.tuning.in_place) == 1
     assert set(kernel.fn.sizes) == {1, 2}
+
+
+def test_a_choice_stays_for_later_tests_as_on_a_card(tuned):
+    """Also one that its key should not share: of what depends on `m`, the key does not know. Each test names what it runs with."""
+    options = {"early_config_prune": lambda configs, named, **_: [each for each in configs if each.kwargs["SIZE"] >= named["m"]]}
+    kernel = tuned.tune(lambda x, n, m: None, ["x", "n", "m"], prune_configs_by=options)
+    kernel.run(tuned.ones(4), 4, 1)
+    tuned.tuning.begin()
+    assert len(kernel.cache) == 1
+    kernel.run(tuned.ones(4), 4, 2)
+    assert kernel.fn.sizes[-1] == 1
+    assert [text.partition(",")[0] for text in tuned.tuning.chosen.values()] == ["SIZE=1"]
+    kernel.run(tuned.ones(4), 5, 2)
+    assert kernel.fn.sizes[-1] == 2
+    assert len(kernel.cache) == 2
+
+
+def test_a_choice_that_does_not_compile_for_later_arguments_fails(tuned):
+    """A tuner passes over it only while it tunes, and keeps what it chose for other keys."""
+    kernel = tuned.tune(relu, ["x", "n"])
+    kernel.run(tuned.ones(4), 4)
+    run = kernel.fn.run
+
+    def refuse(*args, SIZE, **named):
+        if SIZE < 3:
+            raise CompileTimeAssertionFailure(None, None, "SIZE is too small")
+        run(*args, SIZE=SIZE, **named)
+
+    kernel.fn.run = refuse
+    kernel.run(tuned.ones(4), 5)
+    assert kernel.fn.sizes[-1] == 3
+    with pytest.raises(CompileTimeAssertionFailure):
+        kernel.run(tuned.ones(4), 4)
 
 
 def test_a_configuration_that_breaks_a_static_assertion_is_left_out(tuned):
