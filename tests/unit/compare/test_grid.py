@@ -10,6 +10,7 @@ from warpwave.compare.answer import headline, overview
 from warpwave.compare.grid import cause
 from warpwave.compare.model import Fit
 from warpwave.records import HOST_CODE, LAUNCHED_PROPERTY, Defect, Hardware, NotRun, Verdict
+from warpwave.render.sections.codegen import gate_sections
 
 CARDS = (Hardware("sy_90", "Sy", "S90"), Hardware("syn942", "Syn", "N300"), Hardware("syn950", "Syn", "N350"))
 RAISED = "it runs on sy_90 and raises KeyError on syn950: 'x'"
@@ -206,6 +207,22 @@ def test_a_candidate_that_an_autotuner_leaves_out_is_no_fault():
     row = compare([without_card(*everywhere(), discarded)]).grid.rows[0]
 
     assert row.gravest is Fit.RUNS
+
+
+def test_each_card_has_its_own_reason_to_leave_out_a_candidate():
+    """Cards with the same one share a line."""
+    left_out = {"verdict": Verdict.NOT_RUN, "not_run": NotRun.DISCARDED}
+    large = [
+        compiled(each, reason="needs 98304 bytes of shared memory", constants={"BLOCK": 2048}, **left_out) for each in ("syn942", "syn950")
+    ]
+    spilled = compiled("sy_90", reason="spills 9 registers", constants={"BLOCK": 4096}, **left_out)
+    sections = gate_sections(compare([without_card(*everywhere(), *large, spilled)]), None)
+    (lines,) = (section.lines for section in sections if section.title == "Candidates that an autotuner discards")
+
+    assert ["".join(bit.text for bit in line) for line in lines] == [
+        "softmax _softmax_fwd on cpu for syn942, syn950, 2 candidates: discarded: needs 98304 bytes of shared memory",
+        "softmax _softmax_fwd on cpu for sy_90, 1 candidate: discarded: spills 9 registers",
+    ]
 
 
 def test_the_worst_function_comes_first():

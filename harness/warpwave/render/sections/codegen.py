@@ -153,12 +153,15 @@ def _waive(gate: str, rows: Sequence[CompiledKernel]) -> str:
 
 
 def _discarded(cells: Iterable[CodegenCell]) -> list[Line]:
-    """Return a line per function and target: how many configurations, and what is wrong with the first of them."""
-    groups = grouped(((_function(cell.compiled), cell.target), cell.compiled) for cell in cells if cell.compiled.is_discarded)
+    """Return a line per function, target and reason: how many configurations, and on which cards that is wrong with the first of them."""
+    of_cards = grouped(
+        ((_function(cell.compiled), cell.target, cell.compiled.hardware), cell.compiled) for cell in cells if cell.compiled.is_discarded
+    )
+    groups = grouped(((function, target, rows[0].reason), rows) for (function, target, _), rows in of_cards.items())
     return [
-        _on(function, target, rows)
-        + say(f", {plural(len(rows), 'candidate')}: ", Bit("discarded", Verdict.NOT_RUN), ": ", name(rows[0].reason))
-        for (function, target), rows in sorted(groups.items())
+        _on(function, target, rows := [row for card in cards for row in card])
+        + say(f", {plural(len(rows), 'candidate')}: ", Bit("discarded", Verdict.NOT_RUN), ": ", name(reason))
+        for (function, target, reason), cards in sorted(groups.items())
     ]
 
 
