@@ -29,9 +29,9 @@ _OF_THE_HUB, _HUB_FOLDER = "build.toml", "torch-ext"
 
 
 def find_root(kernels: Path, home: Path | None = None) -> Path:
-    """Return the nearest folder at or above `kernels` with a project file or `.git`; `kernels` itself if there is none. A `pyproject.toml`
-    or `setup.cfg` that only says how code is to look, as in many a `tests/`, is no project file if one is above it. The search ends below
-    the home folder, the root of the file system and the border to another file system."""
+    """Return the nearest folder at or above `kernels` with a project file, `.git` or a wheel that was unpacked there; `kernels` itself if
+    there is none. A `pyproject.toml` or `setup.cfg` that only says how code is to look, as in many a `tests/`, is no project file if one is
+    above it. The search ends below the home folder, the root of the file system and the border to another file system."""
     folder = kernels.resolve()
     home = (home or Path(os.path.expanduser("~"))).resolve()  # noqa: PTH111 - `Path.expanduser` fails for a user without a home
     device = folder.stat().st_dev
@@ -40,7 +40,7 @@ def find_root(kernels: Path, home: Path | None = None) -> Path:
         if above in (home, *home.parents) or above.stat().st_dev != device:
             break
         files = [name for name in _PROJECT_FILES if (above / name).is_file()]
-        if (above / ".git").exists() or _is_of_the_hub(above) or (files and not _is_of_style(above, files)):
+        if (above / ".git").exists() or _is_of_the_hub(above) or _is_unpacked(above) or (files and not _is_of_style(above, files)):
             return above
         of_style += [above] if files else []
     return next(iter(of_style), folder)
@@ -112,6 +112,11 @@ def _is_package(folder: Path) -> bool:
 
 def _is_of_the_hub(folder: Path) -> bool:
     return (folder / _OF_THE_HUB).is_file() and _holds_packages(folder / _HUB_FOLDER)
+
+
+def _is_unpacked(folder: Path) -> bool:
+    """Return whether one wheel was unpacked there. With several, as in `site-packages`, most of the folder is of others."""
+    return len(list(folder.glob("*.dist-info/METADATA"))) == 1
 
 
 def _holds_packages(folder: Path) -> bool:

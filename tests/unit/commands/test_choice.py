@@ -306,6 +306,8 @@ def write(root: Path, files: dict[str, str]) -> Path:
         ({"ops/.git/HEAD": "", "ops/tests/x.py": ""}, "ops/tests", "ops"),
         ({"ops/.git": "gitdir: elsewhere", "ops/tests/x.py": ""}, "ops/tests", "ops"),
         ({"ops/tests/x.py": ""}, "ops/tests", "ops/tests"),
+        ({"it/.git/HEAD": "", "it/w/ops-1.dist-info/METADATA": "", "it/w/ops/tests/x.py": ""}, "it/w/ops/tests", "it/w"),
+        ({"it/.git/HEAD": "", "it/w/a-1.dist-info/METADATA": "", "it/w/b-1.dist-info/METADATA": "", "it/w/a/x.py": ""}, "it/w/a", "it"),
         ({".git/HEAD": "", "ops/build.toml": "", "ops/torch-ext/ops/x.py": "", "ops/tests/x.py": ""}, "ops/tests", "ops"),
         ({"pyproject.toml": "", "home/setup.py": "", "home/ops/x.py": ""}, "home/ops", "home/ops"),
         ({"home/work/setup.py": "", "home/work/tests/x.py": ""}, "home/work/tests", "home/work"),

@@ -373,6 +373,15 @@ def test_the_key_follows_what_decides(request_):
     assert len(set(keys)) == len(keys)
 
 
+def test_what_an_unpacked_wheel_needs_is_in_the_plan(request_):
+    root = request_.options.package.folder
+    (root / "pyproject.toml").unlink()
+    (root / "my_ops-1.5.dist-info").mkdir()
+    (root / "my_ops-1.5.dist-info" / "METADATA").write_text("Name: my-ops\nRequires-Dist: helper\n")
+
+    assert b"helper" in make_plan(change(request_, install=Install(package="all"))).files["package/my_ops-1.5.dist-info/METADATA"]
+
+
 def test_included_files_are_read(request_, tmp_path):
     """`-r` and `-c` in any spelling, relative to the file that has them; a missing one is named."""
     (tmp_path / "more").mkdir()
@@ -395,10 +404,12 @@ def test_included_files_are_read(request_, tmp_path):
         ({"setup.py": "needs = ['einops', 'ninja']\nsetup(install_requires=needs)"}, ["einops", "ninja"]),
         ({"setup.py": "setup(install_requires=read())", "requirements.txt": "# these\neinops\n-r more.txt\n"}, ["einops"]),
         ({"setup.py": "setup(", "requirements.txt": ""}, []),
+        ({"x-1.dist-info/METADATA": "Name: x\nRequires-Dist: einops>=0.7\nRequires-Dist: ninja\n\ntext\n"}, ["einops>=0.7", "ninja"]),
     ],
 )
 def test_what_a_package_declares_is_read_and_not_run(tmp_path, files, needs):
     for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
 
     assert declared(tmp_path) == needs

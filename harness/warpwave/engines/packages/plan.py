@@ -18,7 +18,7 @@ from warpwave.options import RunOptions
 
 # Files that say what a package is and needs. An edit of a kernel needs no new environment; an edit of these does.
 _PROJECT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "MANIFEST.in")
-_REQUIREMENTS = ("*requirements*.txt", "requirements/*.txt", "uv.lock")
+_REQUIREMENTS = ("*requirements*.txt", "requirements/*.txt", "uv.lock", "*.dist-info/METADATA")
 _VERSIONS = ("__init__.py", "version.py", "_version.py", "__about__.py", "__version__.py")
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__", "wheelhouse"})
 # Pictures, documents, weights and archives: no build reads them, and in some repositories they are most of it.

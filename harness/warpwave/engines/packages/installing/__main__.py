@@ -51,7 +51,7 @@ def build(plan: Path, about: dict[str, Any], scratch: Path, locked: bool, notes:
     tree, name = plan / "package", about["name"]
     if not is_installable(tree):
         notes.append(f"{name} has no project file, so nothing of it was installed; its modules are imported from its folder")
-        return None, listed(tree / "requirements.txt")
+        return None, declared(tree)
     variables: dict[str, str] = {}
     try:
         if about["left_out"]:

@@ -142,7 +142,14 @@ def declared(tree: Path) -> list[str]:
         found = [line.strip() for line in lines if line.strip()]
         if found:
             return found
-    return _of_setup(tree / "setup.py") or listed(tree / "requirements.txt")
+    return _of_setup(tree / "setup.py") or _of_unpacked(tree) or listed(tree / "requirements.txt")
+
+
+def _of_unpacked(tree: Path) -> list[str]:
+    """Return what a wheel needs that was unpacked into a folder; nothing if none was."""
+    files = [*tree.glob("*.dist-info/METADATA")]
+    texts = [file.read_text(encoding="utf-8", errors="replace") for file in files if len(files) == 1]
+    return [line for text in texts for line in HeaderParser().parsestr(text).get_all("Requires-Dist") or []]
 
 
 def _of_setup(script: Path) -> list[str]:
