@@ -68,7 +68,7 @@ def is_moved(error: BaseException | None) -> bool | None:
         rtol, atol = different.tolerances or (1e-5, 1e-8)
         with torch._C.DisableTorchFunction(), torch.no_grad():
             first, second = (_plain(each).flatten().sort().values for each in (different.first, different.second))
-            return first.shape == second.shape and torch.allclose(first, second, rtol=rtol, atol=atol, equal_nan=True)
+            return bool(first.shape == second.shape and torch.allclose(first, second, rtol=rtol, atol=atol, equal_nan=True))
     except Exception:  # also without arrays
         return None
 
