@@ -452,13 +452,8 @@ NOT_SHARED = {
     "a_setting": ("", "def test_a(): torch.set_default_dtype(torch.float64)\ndef test_b(): pass"),
     "a_flag": ("", "def test_a(): torch.backends.cudnn.deterministic = True\ndef test_b(): pass"),
     "a_list_of_a_class": ("", "class TestIt:\n    x = []\n    def test_a(self): self.x.append(1)\n    def test_b(self): pass"),
-    "an_order_of_the_conftest": ("", "def test_a(): pass\ndef test_b(): pass"),
     "an_order": ("", "@pytest.mark.order(1)\ndef test_a(): pass\ndef test_b(): pass"),
 }
-SORTS = """
-def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: -item.location[1] if "order_of" in item.nodeid else 0)
-"""
 LOOKS = """
 import itertools
 from warpwave.inside.multi_gpu.independent import are_independent
@@ -476,7 +471,6 @@ def test_files_whose_tests_need_each_other_are_not_shared(tmp_path):
     for name, (above, tests) in {**FILES, **NOT_SHARED}.items():
         (tmp_path / name).mkdir()
         text = whole + counts if "that_counts" in name else whole
-        text += SORTS if name == "an_order_of_the_conftest" else ""
         (tmp_path / name / "conftest.py").write_text(text)
         (tmp_path / name / f"test_{name}.py").write_text(f"import pytest\nimport torch\n{above}\n{tests}\n")
     words = [sys.executable, "-m", "pytest", "-p", "looks", "-p", "no:cacheprovider", "--collect-only", "-qs", "--import-mode=importlib"]
@@ -508,24 +502,18 @@ def test_a_late_worker_comes_when_there_is_work_for_it(ledger):
 
 
 def test_workers_share_a_long_file(warpwave, tmp_path):
-    """Two processes run tests of one file of independent ones, each test once, also if a plugin gives each process another order.
-
-    What fails there may need what another test has left.
-    """
+    """Two processes run tests of one file of independent ones, each test once; what fails there may need what another has left."""
     package = tmp_path / "package"
     package.mkdir()
     text = "import os, pytest, time\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n, record_property):\n"
-    text += f"    with open({str(tmp_path / 'ran')!r}, 'a') as file:\n        file.write(f'{{n}}\\n')\n"
     text += "    record_property('process', os.getpid())\n    time.sleep(1.5)\n    assert n < 8\n"
     (package / "test_long.py").write_text(text)
-    shuffles = "import os, random\ndef pytest_collection_modifyitems(items): random.Random(os.getpid()).shuffle(items)\n"
-    (package / "conftest.py").write_text(shuffles)
     more = ("--kernels", str(package), "--stage", "test", "--out", "out", "--test-workers", "2")
     folder, said = warpwave(*more, folder=tmp_path, STUB_CARDS="1")
     told = collect(folder / "out" / "raw" / "stub")
 
     assert Counter(entry.verdict.value for entry in told.cases) == {"passed": 8, "failed": 1}, said
-    assert sorted((tmp_path / "ran").read_text().split()) == [str(n) for n in range(9)]
+    assert [entry.id for entry in told.cases] == [f"test_long.py::test_it[{n}]" for n in range(9)]
     assert len({entry.properties["process"] for entry in told.cases}) == 2
     assert told.problems == ()
     assert "--test-workers 1 runs each file in order" in " ".join(

@@ -24,8 +24,7 @@ def are_independent(items: Sequence[pytest.Item]) -> bool:
     """
     if len(items) < 2 or any(type(item) is not pytest.Function for item in items):  # unittest and other plugins have fixtures of their own
         return False
-    lines = [item.location[1] or 0 for item in items]
-    if lines != sorted(lines) or any(mark.name in _ORDERED for item in items for mark in item.iter_markers()):
+    if any(mark.name in _ORDERED for item in items for mark in item.iter_markers()):
         return False
     fixtures = {id(each): each for item in items for several in _defined(item).values() for each in several}.values()
     named = [sys.modules.get(each.func.__module__) for each in fixtures]

@@ -162,8 +162,8 @@ class Claims:
     def _divide(self, items: Sequence[pytest.Item]) -> None:
         """Make a unit of each file, or of each part of one whose tests are independent.
 
-        Parts are the same in each worker, whatever is done, and if a plugin draws an order for each. Their order: the first parts of all
-        files, then from the end of the largest file those that may be left, far from where another worker is.
+        Parts have the same names in each worker, whatever is done. Their order: the first parts of all files, then from the end of the
+        largest file those that may be left, far from where another worker is.
         """
         files: dict[str, list[pytest.Item]] = {}
         for item in items:
@@ -171,12 +171,8 @@ class Claims:
         others, most = list[str](), max(1, min(_MOST_PARTS, _MOST_UNITS // max(1, len(files))))
         for file, own in sorted(files.items(), key=lambda file: (-len(file[1]), file[0])):
             size = -(-len(own) // most) if most > 1 and are_independent(own) else len(own)
-            turn = {id(item): number for number, item in enumerate(own)}
-            fixed = own if size == len(own) else sorted(own, key=lambda item: (item.location[1] or 0, item.nodeid))
-            parts: list[str] = []
-            for place in range(0, len(own), size):
-                parts.append(f"{file}::{place}" if place else file)
-                self._units[parts[-1]] = sorted(fixed[place : place + size], key=lambda item: turn[id(item)])
+            parts = [f"{file}::{place}" if place else file for place in range(0, len(own), size)]
+            self._units |= {part: own[place : place + size] for part, place in zip(parts, range(0, len(own), size), strict=True)}
             self._parts |= dict.fromkeys(parts, parts)
             self._order.append(file)
             others += parts[:0:-1]
