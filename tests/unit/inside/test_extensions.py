@@ -208,7 +208,7 @@ def test_what_was_postponed_runs_without_a_card_too(monkeypatch):
     item = SimpleNamespace(nodeid="test_a.py::test_killed")
     claims = object.__new__(pytest_plugin.Claims)
     vars(claims).update(
-        _ledger=ledger, _journal=SimpleNamespace(path=None), _neighbours=None, _items=[item], _units={}, _parts={}, _order=[], _done=set()
+        _ledger=ledger, _journal=SimpleNamespace(path=None), _neighbours=None, _items=[item], _files={}, _order=[], _done=set()
     )
 
     assert list(claims.pairs()) == [(item, None)]

@@ -6,8 +6,6 @@ import itertools
 import json
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -425,102 +423,6 @@ def test_what_counts_beside_neighbours(ledger, outcome, text, in_body, poisoned,
     assert Neighbours(zero).why_again(outcome, text, in_body, poisoned) == ""
 
 
-# Files whose tests are independent: their parts are for whoever is free.
-
-FILES = {
-    "one_variable": ("", "def test_a():\n    x = [0]\n    x[0] = 1\n    x.append(2)\ndef test_b(): pass"),
-    "a_function_fixture": ("@pytest.fixture(autouse=True)\ndef f(tmp_path): return 1", "def test_a(f): pass\ndef test_b(tmp_path): pass"),
-    "parameters": ("SIZES = [1, 2]", "@pytest.mark.parametrize('n', SIZES)\ndef test_a(n): torch.add(torch.ones(n), 1)"),
-    "a_class": ("", "class TestIt:\n    def setup_method(self): self.x = 1\n    def test_a(self): self.x = 2\n    def test_b(self): pass"),
-}
-NOT_SHARED = {
-    "a_single_test": ("", "def test_a(): pass"),
-    "a_module_fixture": ("@pytest.fixture(scope='module')\ndef f(): return 1", "def test_a(f): pass\ndef test_b(): pass"),
-    "a_session_fixture_of_the_conftest": ("", "def test_a(whole): pass\ndef test_b(): pass"),
-    "a_fixture_of_the_conftest_that_counts": ("", "def test_a(counting): pass\ndef test_b(): pass"),
-    "a_fixture_by_name": ("", "def test_a(request): request.getfixturevalue('whole')\ndef test_b(): pass"),
-    "setup_module": ("def setup_module(): pass", "def test_a(): pass\ndef test_b(): pass"),
-    "setup_class": (
-        "",
-        "class TestIt:\n    @classmethod\n    def setup_class(cls): pass\n    def test_a(self): pass\n    def test_b(self): pass",
-    ),
-    "unittest": ("import unittest", "class TestIt(unittest.TestCase):\n    def test_a(self): pass\n    def test_b(self): pass"),
-    "a_global": ("x = 0", "def test_a():\n    global x\n    x = 1\ndef test_b(): assert x"),
-    "a_list": ("x = []", "def test_a(): x.append(1)\ndef test_b(): assert x"),
-    "a_dictionary": ("x = {}", "def test_a(): x['a'] = 1\ndef test_b(): assert x"),
-    "a_variable_of_the_process": ("import os", "def test_a(): os.environ['A'] = '1'\ndef test_b(): pass"),
-    "a_setting": ("", "def test_a(): torch.set_default_dtype(torch.float64)\ndef test_b(): pass"),
-    "a_flag": ("", "def test_a(): torch.backends.cudnn.deterministic = True\ndef test_b(): pass"),
-    "a_list_of_a_class": ("", "class TestIt:\n    x = []\n    def test_a(self): self.x.append(1)\n    def test_b(self): pass"),
-    "an_order": ("", "@pytest.mark.order(1)\ndef test_a(): pass\ndef test_b(): pass"),
-}
-LOOKS = """
-import itertools
-from warpwave.inside.multi_gpu.independent import are_independent
-def pytest_collection_finish(session):
-    for file, items in itertools.groupby(session.items, lambda item: item.path.stem):
-        print("SHARED" if are_independent(list(items)) else "KEPT", file)
-"""
-
-
-def test_files_whose_tests_need_each_other_are_not_shared(tmp_path):
-    """Fixtures that live longer than a test, an order, and state of the module, of a class or of the process keep a file together."""
-    (tmp_path / "looks.py").write_text(LOOKS)
-    whole = "import pytest\n@pytest.fixture(scope='session')\ndef whole(): pass\n"
-    counts = "@pytest.fixture\ndef counting(): counting.n = 1\n"
-    for name, (above, tests) in {**FILES, **NOT_SHARED}.items():
-        (tmp_path / name).mkdir()
-        text = whole + counts if "that_counts" in name else whole
-        (tmp_path / name / "conftest.py").write_text(text)
-        (tmp_path / name / f"test_{name}.py").write_text(f"import pytest\nimport torch\n{above}\n{tests}\n")
-    words = [sys.executable, "-m", "pytest", "-p", "looks", "-p", "no:cacheprovider", "--collect-only", "-qs", "--import-mode=importlib"]
-    path = os.pathsep.join((str(REPOSITORY / "harness"), str(tmp_path)))
-    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
-    found = {line.split()[1].removeprefix("test_"): line.split()[0] for line in done.stdout.splitlines() if line[:4] in ("SHAR", "KEPT")}
-
-    assert found == {**dict.fromkeys(FILES, "SHARED"), **dict.fromkeys(NOT_SHARED, "KEPT")}, done.stdout + done.stderr
-
-
-def test_a_late_worker_comes_when_there_is_work_for_it(ledger):
-    """After some time, for each unit that nobody has claimed and none who came will claim; not when all others have left."""
-    first, late, third = (ledger(seat) for seat in (0, SEAT_STEP, 2 * SEAT_STEP))
-    first.sit()
-    assert late.join(0) is None  # nobody knows yet what there is
-    first.offer(3)
-    assert first.next(["a", "b", "c"], {}, fail) == "a"
-    assert late.join(60) is None
-    assert late.join(0) is True
-    assert third.join(0) is True
-    assert ledger(3 * SEAT_STEP).join(0) is None  # both are about to claim the other two
-    assert late.next(["a", "b", "c"], {}, fail) == "b"
-    assert third.next(["a", "b", "c"], {}, fail) == "c"
-    assert ledger(3 * SEAT_STEP).join(0) is None
-    for seated in (first, late, third):
-        seated.leave()
-
-    assert ledger(3 * SEAT_STEP).join(0) is False
-
-
-def test_workers_share_a_long_file(warpwave, tmp_path):
-    """Two processes run tests of one file of independent ones, each test once; what fails there may need what another has left."""
-    package = tmp_path / "package"
-    package.mkdir()
-    text = "import os, pytest, time\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n, record_property):\n"
-    text += "    record_property('process', os.getpid())\n    time.sleep(1.5)\n    assert n < 8\n"
-    (package / "test_long.py").write_text(text)
-    more = ("--kernels", str(package), "--stage", "test", "--out", "out", "--test-workers", "2")
-    folder, said = warpwave(*more, folder=tmp_path, STUB_CARDS="1")
-    told = collect(folder / "out" / "raw" / "stub")
-
-    assert Counter(entry.verdict.value for entry in told.cases) == {"passed": 8, "failed": 1}, said
-    assert [entry.id for entry in told.cases] == [f"test_long.py::test_it[{n}]" for n in range(9)]
-    assert len({entry.properties["process"] for entry in told.cases}) == 2
-    assert told.problems == ()
-    assert "--test-workers 1 runs each file in order" in " ".join(
-        next(report for report in told.stages if report.stage is Stage.TEST).notes
-    )
-
-
 def job(tmp_path: Path, **more: object) -> Job:
     (tmp_path / "facts.json").write_text(json.dumps({"devices": [{"index": 0, "memory_bytes": 24 << 30}]}))
     return make_job("run-1", "stub", (Stage.TEST,), "", str(tmp_path), **{"test_workers": 0, **more})  # type: ignore[arg-type]
@@ -541,7 +443,6 @@ def test_as_many_workers_as_fit(tmp_path, monkeypatch):
     seats = seats_for_tests(job(tmp_path, test_workers=2), (), 9)
     assert [(seat.number, seat.card, seat.variables["WARPWAVE_MEMORY_SHARE"]) for seat in seats] == [(0, None, "0.5"), (1000, None, "0.5")]
     assert seats_for_tests(job(tmp_path, test_workers=1), (), 9) == []
-    assert [seat.late for seat in seats_for_tests(job(tmp_path, test_workers=3), (), 1)] == [False, True, True]
 
 
 def test_used_is_where_any_test_ran_and_did_not_compile():

@@ -91,8 +91,6 @@ class _State:
     postponed: dict[str, None] = field(default_factory=dict)
     kept: dict[str, int] = field(default_factory=dict)
     seats: set[int] = field(default_factory=set)
-    offered: int = 0  # how many units there are
-    offered_at: float = 0.0
 
     def take(self, entry: dict[str, object]) -> None:
         """Apply one line."""
@@ -111,8 +109,6 @@ class _State:
             self.kept[str(entry["unit"])] = card
         elif entry["event"] == "seat":
             self.seats.add(card)
-        elif entry["event"] == "offer" and not self.offered:
-            self.offered, self.offered_at = int(str(entry["units"])), float(str(entry["at"]))
 
 
 class Ledger:
@@ -159,27 +155,6 @@ class Ledger:
     def sit(self) -> None:
         """Announce this seat, before any worker starts."""
         self._note("seat")
-
-    def offer(self, units: int) -> None:
-        """Say how many units there are, before the first is claimed."""
-        self._note("offer", units=str(units))
-
-    def join(self, after_s: float) -> bool | None:
-        """Announce this seat if, so long after the first offer, there is more work than its card has workers for.
-
-        Return whether it did; None as long as that is open. It is decided when all others have left.
-        """
-        with self._turn() as write:
-            state = self._state
-            seated = {seat for seat in state.seats - state.gone if card_of(seat) == card_of(self.card)}
-            if not seated:
-                return False
-            taken = state.done | {unit for unit, holder in state.holder.items() if holder not in state.gone}
-            begin = seated - set(state.holder.values())  # and have not claimed anything yet
-            if not state.offered or time.time() < state.offered_at + after_s or state.offered - len(taken) <= len(begin):
-                return None
-            write("seat")
-            return True
 
     def neighbours(self) -> set[int]:
         """Return the other seats of this card whose workers have not all ended."""

@@ -1,9 +1,8 @@
 """The pytest plugin of a worker if several share the tests: it claims test files and runs them one after the other.
 
 Loaded with `-p warpwave.inside.multi_gpu.pytest_plugin`, beside the plugin of the test stage. Every worker collects everything. A single
-worker runs a file, so that module fixtures are set up once, unless its tests are independent: then those without a file of their own help.
-Files with most tests come first, so that only short ones remain at the end. Then, on each card, the worker that stays runs what was
-postponed, alone. PYTEST_DONT_REWRITE: it was imported before pytest.
+worker runs a file, so that module fixtures are set up once. Files with most tests come first, so that only short ones remain at the end.
+Then, on each card, the worker that stays runs what was postponed, alone. PYTEST_DONT_REWRITE: it was imported before pytest.
 """
 
 from __future__ import annotations
@@ -11,17 +10,15 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from warpwave.inside.facts.device import accelerator
-from warpwave.inside.multi_gpu.independent import are_independent
 from warpwave.inside.multi_gpu.ledger import LEDGER_VARIABLE, Ledger, card_of
 from warpwave.inside.multi_gpu.share import SHARE_VARIABLE, done_by_all, given_up, ledger_here
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import describe
 
 # In a test worker: neighbours are other workers on the same card. What they may have caused does not count.
 #
@@ -65,9 +62,8 @@ class Neighbours:
         device = self._device
         if self._alone or device is None or not device.is_initialized() or not hasattr(device, "set_per_process_memory_fraction"):
             return
-        share = self._share if self._ledger.neighbours() else 1.0  # others may come later
-        device.set_per_process_memory_fraction(share)
-        if device.memory_reserved() > share / 2 * device.get_device_properties(device.current_device()).total_memory:
+        device.set_per_process_memory_fraction(self._share)
+        if device.memory_reserved() > self._share / 2 * device.get_device_properties(device.current_device()).total_memory:
             device.empty_cache()
 
     def why_again(self, outcome: str, text: str, in_body: bool, poisoned: bool) -> str:
@@ -122,9 +118,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run pytest's own loop over the claimed items. With --collect-only, do nothing."""
     if session.config.option.collectonly or session.config.pluginmanager.hasplugin(TURNS):
         return None
-    claims = Claims(session)
-    for item, following in claims.pairs():
-        end_for(item, claims.journal)
+    for item, following in Claims(session).pairs():
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
@@ -133,50 +127,20 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-def end_for(item: pytest.Item, journal: Journal) -> None:
-    """End the fixtures that an item does not need, if the item before it did not know which one follows."""
-    try:
-        item.session._setupstate.teardown_exact(item)
-    except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
-        journal.write("note", text=f"a fixture raised when it ended, before {item.nodeid}: {describe(error)}")
-
-
-ALL_ITEMS: pytest.StashKey[Sequence[pytest.Item]] = pytest.StashKey()  # of all workers, also those that are done
-_MOST_PARTS, _MOST_UNITS = 64, 1024  # of a file, and of all files: each claim looks at all units
-
-
 class Claims:
-    """The items that this worker runs, as it claims them: by file, by part of one, or in `units` that have an order."""
+    """The items that this worker runs, as it claims them: by file, or in `units` that have an order."""
 
     def __init__(self, session: pytest.Session, units: Mapping[str, list[pytest.Item]] | None = None) -> None:
-        self.journal = self._journal = Journal.from_environment()
+        self._journal = Journal.from_environment()
         self._ledger, self._done = ledger_here(), done_by_all(self._journal.path)
         self._neighbours = session.config.stash.get(NEIGHBOURS, None)
         self._items, self._begun = session.items, time.time()
-        self._units: dict[str, list[pytest.Item]] = dict(units or {})
-        self._order, self._parts = list(self._units), dict[str, list[str]]()
+        self._files: dict[str, list[pytest.Item]] = dict(units or {})
+        self._order = list(self._files)
         if units is None:
-            self._divide(session.config.stash.get(ALL_ITEMS, session.items))
-            self._ledger.offer(len(self._units))
-
-    def _divide(self, items: Sequence[pytest.Item]) -> None:
-        """Make a unit of each file, or of each part of one whose tests are independent.
-
-        Parts have the same names in each worker, whatever is done. Their order: the first parts of all files, then from the end of the
-        largest file those that may be left, far from where another worker is.
-        """
-        files: dict[str, list[pytest.Item]] = {}
-        for item in items:
-            files.setdefault(item.nodeid.partition("::")[0], []).append(item)
-        others, most = list[str](), max(1, min(_MOST_PARTS, _MOST_UNITS // max(1, len(files))))
-        for file, own in sorted(files.items(), key=lambda file: (-len(file[1]), file[0])):
-            size = -(-len(own) // most) if most > 1 and are_independent(own) else len(own)
-            parts = [f"{file}::{place}" if place else file for place in range(0, len(own), size)]
-            self._units |= {part: own[place : place + size] for part, place in zip(parts, range(0, len(own), size), strict=True)}
-            self._parts |= dict.fromkeys(parts, parts)
-            self._order.append(file)
-            others += parts[:0:-1]
-        self._order += others
+            for item in session.items:
+                self._files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+            self._order = sorted(self._files, key=lambda file: (-len(self._files[file]), file))
 
     def ended(self) -> set[str]:
         """Return the tests that were ended in this run, on any seat, so that others had a turn."""
@@ -195,23 +159,19 @@ class Claims:
             self._ledger.finish(unit)
 
     def pairs(self) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
-        """Yield each item with the one that follows it: pytest keeps the fixtures that the next item needs.
-
-        What follows a part of a file is claimed only when that has ended: a test may take minutes. The parent stands for it.
-        """
+        """Yield each item with the one that follows it: pytest keeps the fixtures that the next item needs."""
         file = self._next(wait=self._stays())
         items = self._left(file)
         while file is not None:
             following: str | None = None
             others: list[pytest.Item] = []
             for position, item in enumerate(items):
-                is_last, is_part = position + 1 == len(items), len(self._parts.get(file, ())) > 1
-                if is_last and not is_part and (following := self._next(wait=False, but=file)) is not None:
+                if position + 1 == len(items) and (following := self._next(wait=False, but=file)) is not None:
                     others = self._left(following)
-                yield item, next(iter([*items[position + 1 :], *others]), cast(Any, item.parent) if is_part else None)
+                yield item, next(iter([*items[position + 1 :], *others]), None)
             self._ledger.finish(file)
             if following is None:
-                following = self._next(wait=self._stays(), after=file)
+                following = self._next(wait=self._stays())
                 others = self._left(following)
             file, items = following, others
         yield from self.postponed()
@@ -240,8 +200,8 @@ class Claims:
                     yield item, None
             self._ledger.finish(unit)
 
-    def _next(self, wait: bool, but: str | None = None, after: str | None = None) -> str | None:
-        file = self._ledger.next([*self._parts.get(after or "", ()), *self._order], {}, self._beat, wait, but)
+    def _next(self, wait: bool, but: str | None = None) -> str | None:
+        file = self._ledger.next(self._order, {}, self._beat, wait, but)
         if file is not None and self._ledger.inherited:
             self._done = done_by_all(self._journal.path)
         return file
@@ -250,7 +210,7 @@ class Claims:
         if file is None:
             return []
         settled = self._done | set(self._ledger.postponed())
-        left = [item for item in self._units[file] if item.nodeid not in settled]
+        left = [item for item in self._files[file] if item.nodeid not in settled]
         return [item for item in left if not given_up(self._ledger, self._journal, item.nodeid)]
 
     def _stays(self) -> bool:

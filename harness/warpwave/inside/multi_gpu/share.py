@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -36,8 +35,6 @@ from warpwave.records import CardShare, Job, Stage, Verdict, to_json, worst
 # A seat's number is its card's index, plus a thousand for each seat before it on that card. It names the seat's folder:
 # `<stage>/<number>/`.
 
-_LATE_S = 5.0  # the time that tests may take with one worker a file; then others help
-_ASK_S = 0.2
 ROUND = SEAT_STEP * 1000  # between the numbers of two seats of one place, if a stage starts again
 SHARE_VARIABLE = "WARPWAVE_MEMORY_SHARE"
 _MOST = 16  # with more, workers that import torch slow each other down
@@ -51,15 +48,11 @@ _ONE_ONLY = ("-x", "--exitfirst", "--maxfail", "--sw", "--stepwise", "-n", "--nu
 
 @dataclass(frozen=True)
 class Seat:
-    """A place for one worker after the other. `card` is the index of its GPU if several GPUs share the work.
-
-    On a `late` one, a worker starts only when there turns out to be work for it.
-    """
+    """A place for one worker after the other. `card` is the index of its GPU if several GPUs share the work."""
 
     number: int
     card: int | None = None
     variables: dict[str, str] = field(default_factory=dict)
-    late: bool = False
 
 
 def regroup(folder: Path, journal: str, seats: Sequence[Seat]) -> None:
@@ -85,7 +78,7 @@ def regroup(folder: Path, journal: str, seats: Sequence[Seat]) -> None:
 def next_round(seat: Seat) -> Seat:
     """Return a new seat on the same card: what an earlier one left in its folder is done."""
     number = seat.number + ROUND
-    return replace(seat, number=number, variables={**seat.variables, SEAT_VARIABLE: str(number)}, late=False)
+    return replace(seat, number=number, variables={**seat.variables, SEAT_VARIABLE: str(number)})
 
 
 def seats_of(cards: Sequence[Card]) -> list[Seat]:
@@ -94,17 +87,13 @@ def seats_of(cards: Sequence[Card]) -> list[Seat]:
 
 
 def seats_for_tests(job: Job, cards: Sequence[Card], files: int) -> list[Seat]:
-    """Return the seats for tests in so many `files`; empty if one worker is to run all of them.
-
-    Workers beyond the number of files come late: most tests have ended before another worker has imported torch.
-    """
-    at_once, workers = (workers_of(job, max(1, len(cards)), most) for most in (files, sys.maxsize))
+    """Return the seats for tests in so many `files`; empty if one worker is to run all of them."""
+    workers = workers_of(job, max(1, len(cards)), files)
     if workers == 1:
         return seats_of(cards)
+    threads = str(max(1, _cores() // (workers * max(1, len(cards)))))
     found = []
     for lane in range(workers):
-        late = lane >= at_once
-        threads = str(max(1, _cores() // ((workers if late else at_once) * max(1, len(cards)))))
         for card in cards or (None,):
             number = (card.index if card else 0) + SEAT_STEP * lane
             variables = {**(card.variables if card else {}), SEAT_VARIABLE: str(number)}
@@ -112,14 +101,14 @@ def seats_for_tests(job: Job, cards: Sequence[Card], files: int) -> list[Seat]:
                 variables["OMP_NUM_THREADS"] = threads
             if job.needs_card:
                 variables[SHARE_VARIABLE] = str(max(1 / workers, _LARGEST_SHARE))
-            found.append(Seat(number, card.index if card else None, variables, late))
+            found.append(Seat(number, card.index if card else None, variables))
     return found
 
 
 def workers_of(job: Job, cards: int, files: int) -> int:
     """Return how many test workers each card gets, or this machine if there is none: what was asked for, or as many as fit.
 
-    There are no more of them than `files`.
+    A file's tests stay together, so more workers than files would have nothing to do.
     """
     if any(word.partition("=")[0] in _ONE_ONLY or word.startswith("-n") for word in (*job.what.pytest_args, *job.declared.pytest.addopts)):
         return 1
@@ -162,11 +151,11 @@ def share(
     todo = list(seats)
     while todo:
         ended = _round(job, stage, todo, command, journal, _Hub(on_event, todo, (lambda card: None) if keep else lease.give_back_card))
-        shares += [share for _, share, _ in ended]
-        for seat, _, own in ended:
+        shares += [share for share, _ in ended]
+        for seat, (_, own) in zip(todo, ended, strict=True):
             deaths[seat.number % ROUND] = deaths.get(seat.number % ROUND, []) + own
-        left = [next_round(seat) for seat, share, _ in ended if not share.lost]
-        todo = left if len({seat.card for seat in seats}) > 1 and len(left) < len(ended) else []
+        left = [next_round(seat) for seat, (share, _) in zip(todo, ended, strict=True) if not share.lost]
+        todo = left if len({seat.card for seat in seats}) > 1 and len(left) < len(todo) else []
         if todo and not keep:
             lease.renew()
     by_card = _by_card(shares)
@@ -177,26 +166,18 @@ def share(
 
 def _round(
     job: Job, stage: Stage, seats: Sequence[Seat], command: list[str], journal: str, hub: _Hub
-) -> list[tuple[Seat, CardShare, list[Death]]]:
-    """Run a worker on each seat until it has nothing left to do. Return what became of those that began."""
+) -> list[tuple[CardShare, list[Death]]]:
+    """Run a worker on each seat until it has nothing left to do."""
     folder = Path(job.output) / stage.value
     ledger, stop = folder / f"ledger-{journal}", threading.Event()
     for seat in seats:
-        if not seat.late:
-            Ledger(ledger, seat.number).sit()
+        Ledger(ledger, seat.number).sit()
 
-    def run(seat: Seat) -> tuple[Seat, CardShare, list[Death]] | None:
-        book = Ledger(ledger, seat.number)
-        joined: bool | None = None if seat.late else True
-        while joined is None and not stop.wait(_ASK_S):
-            joined = book.join(_LATE_S)
-        if not joined:
-            hub.leave(seat)
-            return None
+    def run(seat: Seat) -> tuple[CardShare, list[Death]]:
         own = folder / str(seat.number)
         own.mkdir(exist_ok=True)
         start = spawned(command, {**seat.variables, LEDGER_VARIABLE: str(ledger)})
-        began = time.monotonic()
+        began, book = time.monotonic(), Ledger(ledger, seat.number)
         cases: set[str] = set()
         lost_during = ""
 
@@ -220,12 +201,12 @@ def _round(
         lost = deaths[-1].reason if deaths and deaths[-1].case is None else ""
         book.leave(during=lost_during)
         hub.leave(seat)
-        return seat, CardShare(stage, card_of(seat.number), len(cases), round(time.monotonic() - began, 3), lost), deaths
+        return CardShare(stage, card_of(seat.number), len(cases), round(time.monotonic() - began, 3), lost), deaths
 
     with ThreadPoolExecutor(len(seats)) as pool:
         futures = [pool.submit(run, seat) for seat in seats]
         try:
-            return [ended for future in futures if (ended := future.result())]
+            return [future.result() for future in futures]
         except BaseException:
             # Leaving the `with` block waits for the threads, which receive no signal.
             stop.set()

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import pytest
 
 from warpwave.inside.multi_gpu.ledger import LEDGER_VARIABLE
-from warpwave.inside.multi_gpu.pytest_plugin import Claims, end_for
+from warpwave.inside.multi_gpu.pytest_plugin import Claims
 from warpwave.inside.process.journal import Event, Journal
+from warpwave.inside.process.outcomes import describe
 from warpwave.inside.process.workers import Ended, seconds_left
 from warpwave.inside.test.collection import Collection, Failure, few_of_each, first_of_each, work_of
 from warpwave.inside.test.settings import is_narrowed
@@ -32,7 +33,7 @@ LONGER_BUDGET = "Give a longer --budget: importing torch and collecting tests ta
 class Planned(NamedTuple):
     """What a worker announces: files and ids without a test, the `ids` to run, and how many tests were left out, by function.
 
-    `units` are the tests not done, as they are to run. `chosen` are the tests to run and those that are done.
+    `units` are the tests not done, as they are to run.
     """
 
     failures: list[Failure]
@@ -40,7 +41,6 @@ class Planned(NamedTuple):
     deselected: int
     left: Counter[str]
     units: dict[str, list[pytest.Item]]
-    chosen: list[pytest.Item]
 
 
 def planned(
@@ -61,11 +61,10 @@ def planned(
         reached = dict.fromkeys(id(item) for unit in units.values() for item in unit)
         items[:] = [item for item in items if id(item) in reached]
     left = by_function(selected) - by_function(item.nodeid for item in items) + collection.left
-    chosen = list(items)
     ids = [item.nodeid for item in items if item.nodeid not in done]
     items[:] = [item for item in items if item.nodeid not in done]
     units = {name: [item for item in unit if item.nodeid not in done] for name, unit in units.items()}
-    return Planned(failures, ids, max(0, len(found) - len(selected)), left, units, chosen)
+    return Planned(failures, ids, max(0, len(found) - len(selected)), left, units)
 
 
 _TRY = "try"
@@ -150,7 +149,10 @@ class Turns:
         signal.signal(_SIGNAL, self._end)
         for item in self._in_turn(session):
             # The parent stands for a next test, which is not known yet: teardown then ends what belongs to this test alone.
-            end_for(item, self.journal)
+            try:
+                session._setupstate.teardown_exact(item)
+            except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+                self.journal.write("note", text=f"a fixture raised when it ended, before {item.nodeid}: {describe(error)}")
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=item.parent)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)

@@ -24,7 +24,7 @@ from warpwave.inside.codegen.recorder import Compiling, written_since, written_s
 from warpwave.inside.environment import import_compiler, is_of_the_disk, root_of
 from warpwave.inside.facts.device import ask_afresh, trouble_if_used
 from warpwave.inside.fake_gpu.launches import Launched
-from warpwave.inside.multi_gpu.pytest_plugin import ALL_ITEMS, NEIGHBOURS, TURNS, Neighbours
+from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, TURNS, Neighbours
 from warpwave.inside.process.forks import die_with_parent
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import await_card, await_card_at_first_use
@@ -158,7 +158,6 @@ class Reporter:
         plan = planned(items, found, self.collection, settings().job, self.done)
         for failure in plan.failures:
             self._not_collected(failure)
-        config.stash[ALL_ITEMS] = plan.chosen
         left = Counter[str]() if self._takes_over_late() else plan.left
         told = {"ids": plan.ids, "deselected": plan.deselected, "left_out": left.total(), "left": left}
         self.journal.write("collected", **told)

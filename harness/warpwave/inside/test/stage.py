@@ -54,7 +54,6 @@ from warpwave.records import (
     StageReport,
     Verdict,
     from_json,
-    plural,
     to_json,
     worst,
 )
@@ -309,36 +308,18 @@ class Results:
             self.wrong[f"{len(self.cases)} tests were reported, none was collected"] = None
 
     def _forget_other_names(self) -> None:
-        """Leave out ids that no worker which ran the file will report: parameters may be random, or made from the time.
-
-        Workers that share a file each run a part of its tests, and together as many as each has collected.
-        """
-        many = Counter((seat, _file_of(name)) for seat, names in self._collected_by.items() for name in names.elements())
-        fewest = {file: min(filter(None, (many[seat, file] for seat in seats)), default=1) for file, seats in self._ran.items()}
+        """Leave out ids that only workers collected which did not run the file: parameters may be random, or made from the time."""
         expected = {file: {name for seat in seats for name in self._collected_by[seat]} for file, seats in self._ran.items()}
-        reported = Counter(_file_of(name) for name, _ in self.cases)
         others = [
             name
             for name in self.collected
-            if (name, 0) not in self.cases
-            and (file := _file_of(name)) in expected
-            and (name not in expected[file] or reported[file] >= fewest[file])
+            if (name, 0) not in self.cases and (file := _file_of(name)) in expected and name not in expected[file]
         ]
         for name in others:
             del self.collected[name]
         if others:
             named = f"{len(others)} test{'s' if len(others) > 1 else ''} of {', '.join(sorted({_file_of(name) for name in others}))}"
             self.notes[f"{named} had other parameters in the process that ran the file: they are random, or made from the time"] = None
-
-    def failed_apart(self) -> Iterator[str]:
-        """Say which files have failing tests and were shared: whether these need what earlier tests leave behind is not known."""
-        bad = Counter(_file_of(name) for (name, _), case in self.cases.items() if case.verdict in (Verdict.FAILED, Verdict.ERROR))
-        if apart := [file for file in bad if len(self._ran[file]) > 1]:
-            yield (
-                f"{plural(sum(bad[file] for file in apart), 'failing test')} of {few(apart)} ran in several processes, each with a part of "
-                "its file. A test that needs what an earlier one leaves behind fails there, and its kernel may be right; "
-                "--test-workers 1 runs each file in order"
-            )
 
     def put_in_order(self) -> None:
         """Sort the cases in pytest's order: several GPUs report them as they finish."""
@@ -418,7 +399,7 @@ def verify(job: Job) -> StageReport:
 
 def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[Death]:
     """Run one pytest over everything, or several that share the files."""
-    # With a budget, workers share the functions of each file, and are all needed at once.
+    # With a budget, workers share the functions of a file, too.
     seats = seats_for_tests(job, cards(job), len(files_with_tests(job)) if not job.limits.budget else sys.maxsize)
     regroup(folder, "journal.jsonl", seats)
     if seats:
@@ -487,7 +468,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     reached.update(function_of(case.id) for case in cases if cut and "::" in case.id and case.id not in in_part)
     functions = {function_of(case.id) for case in tests if "::" in case.id and not is_load(case.id)}
     untried = {name for name in results.left if "::" in name} - functions
-    notes = [*results.notes, *results.failed_apart(), *_unjudged(results), *notes_of(results.job, cases, len(results.postponed))]
+    notes = [*results.notes, *_unjudged(results), *notes_of(results.job, cases, len(results.postponed))]
     report = StageReport(
         Stage.TEST,
         verdict,
