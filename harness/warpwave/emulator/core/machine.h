@@ -63,6 +63,7 @@ enum instruction_flag {
     WIDENED = 4096, /* an atomic of less than a word, made of a compare-and-swap of the word around it: widened.py */
     ACQUIRES = 8192, /* empties the caches that are in front of what other workgroups stored */
     RELEASES = 16384, /* writes caches back; an atomic: what was stored before it needs no such instruction on its card */
+    COMPARED = 32768, /* a load of what a compare-and-swap behind it compares with */
 };
 
 struct wave;

@@ -153,22 +153,30 @@ def ds(at: Context) -> Instruction:
 # The word may end behind the tensor: that is the code of a right kernel, and no allocation of a card ends within a word. So these
 # accesses need one byte of the word in a buffer, and all others need all of their bytes there.
 
-_SWAPS = frozenset(f"{form}_atomic_cmpswap{bits}" for form in ("global", "flat", "buffer") for bits in ("", "_b32"))
-_LOADS = frozenset(f"{form}_load_{size}" for form in ("global", "flat", "buffer") for size in ("dword", "b32"))
-_SCALAR_LOADS = frozenset(("s_load_dword", "s_load_b32"))  # of an address that all lanes share
+#
+# The load of the first value to compare with is no access that others must be ordered with: the swap notices if it has changed.
+
+_FORMS = ("global", "flat", "buffer")
+_SWAPS = {f"{form}_atomic_cmpswap{bits}": size for form in _FORMS for bits, size in (("", 4), ("_b32", 4), ("_x2", 8), ("_b64", 8))}
+_SIZES = {"dword": 4, "b32": 4, "dwordx2": 8, "b64": 8}
+_LOADS = {f"{form}_load_{name}": size for form in _FORMS for name, size in _SIZES.items()}
+_SCALAR_LOADS = {f"s_load_{name}": size for name, size in _SIZES.items()}  # of an address that all lanes share
 _FARTHEST = 64  # instructions between the load of the first value and the swap
 
 
 def mark_widened(instructions: list[Instruction]) -> None:
-    """Mark each compare-and-swap of a word, and the load before it that reads the same address."""
+    """Mark each compare-and-swap of a word, and the load before one that reads the same address."""
     for n, one in enumerate(instructions):
-        if one.name not in _SWAPS:
+        size = _SWAPS.get(one.name)
+        if not size:
             continue
-        one.flags |= isa.WIDENED
+        widened = isa.WIDENED if size == 4 else 0
+        one.flags |= widened
         by_lane, for_all = True, True  # whether a load of this kind would still read the swap's address
         for before in reversed(instructions[max(0, n - _FARTHEST) : n]):
-            if (by_lane and before.name in _LOADS and _place(before) == _place(one)) or (for_all and _loads_for_all(before, one)):
-                before.flags |= isa.WIDENED
+            is_by_lane = by_lane and _LOADS.get(before.name) == size and _place(before) == _place(one)
+            if is_by_lane or (for_all and _SCALAR_LOADS.get(before.name) == size and _loads_for_all(before, one)):
+                before.flags |= isa.COMPARED | widened
                 break
             for_all = for_all and not _overlap(before.d, one.s[2])
             by_lane = by_lane and for_all and not _overlap(before.d, one.s[0])
@@ -179,7 +187,7 @@ def _place(one: Instruction) -> tuple[object, ...]:
 
 
 def _loads_for_all(before: Instruction, one: Instruction) -> bool:
-    if before.name not in _SCALAR_LOADS or before.imm != one.imm or before.s[1].kind != isa.NO_OPERAND or one.s[2].kind != isa.SGPR:
+    if before.imm != one.imm or before.s[1].kind != isa.NO_OPERAND or one.s[2].kind != isa.SGPR:
         return False
     return before.s[0].kind == isa.SGPR and before.s[0].index == one.s[2].index
 

@@ -106,7 +106,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
         named = "device" in kwargs
         wanted = kwargs.get("device")
         is_made_of_card = func in _OF_DATA and any(isinstance(value, torch.Tensor) and self.is_on_card(value) for value in args[:2])
-        if wanted is None and func in default_device._device_constructors() and not is_made_of_card:
+        is_there = is_made_of_card or kwargs.get("out") is not None
+        if wanted is None and func in default_device._device_constructors() and not is_there:
             named, wanted = True, _default_device()
         if func in _DRAWING and generator is not None and self.is_gpu(wanted) != isinstance(generator, CardGenerator):
             place, other = (str(self.claim.type), "cpu")[:: 1 if self.is_gpu(wanted) else -1]

@@ -23,7 +23,7 @@ from warpwave.records.selection import is_test, narrowed
 SETTINGS_VARIABLE = "WARPWAVE_PYTEST"
 _PATHS = ("--ignore", "--ignore-glob")
 # Options of `addopts` that pytest reads before it loads a plugin, so they stay on the command line. Each takes a value.
-_EARLY = ("-p", "-o", "--override-ini", "--import-mode")
+_EARLY = ("-p", "-o", "-W", "--override-ini", "--import-mode", "--pythonwarnings")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,16 @@ def pytest_options(job: Job, folder: Path) -> list[str]:
     made.replace(path)
     os.environ[SETTINGS_VARIABLE] = str(path)
     fixed = ["-p", "warpwave.inside.test.settings_plugin", "--rootdir", job.kernels, "-c", str(file), "--confcutdir", str(above)]
-    fixed += ["-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no", "-o", "addopts=", *early]
+    fixed += [
+        "-o",
+        f"cache_dir={Path.cwd() / '.pytest_cache'}",
+        "--continue-on-collection-errors",
+        "-v",
+        "--color=no",
+        "-o",
+        "addopts=",
+        *early,
+    ]
     fixed += ["-o", "console_output_style=classic"]  # for a percentage, pytest would ask for the terminal's width at each test
     fixed += ["--no-header"]  # plugins import all that they have, a second in each worker, to say of which version it is
     # A key that only a missing plugin knows is no reason to stop, even if the package turns warnings into errors.
@@ -124,11 +133,11 @@ def _early(words: list[str], path: list[str]) -> tuple[list[str], list[str], lis
     while words:
         word = words.pop(0)
         option, equals, value = word.partition("=")
-        if word[:2] in ("-p", "-o") and word not in _EARLY and not word.startswith("--"):  # -pxdist
+        if word[:2] in ("-p", "-o", "-W") and word not in _EARLY and not word.startswith("--"):  # -pxdist
             option, equals, value = word[:2], "=", word[2:]
         if option not in _EARLY:
-            # pytest 9 turns this one into a setting, and reads settings before it loads a plugin.
-            (early if word == "--strict-markers" else rest).append(word)
+            # pytest 9 turns the first one into a setting, and reads settings before it loads a plugin.
+            (early if word in ("--strict-markers", "--noconftest") else rest).append(word)
             continue
         value = value if equals else words.pop(0) if words else ""
         if option == "-p" and not _has_plugin(value, path):

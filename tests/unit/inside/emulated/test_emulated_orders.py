@@ -121,8 +121,8 @@ def launched(function, arch: str, out: torch.Tensor, block: int = 256):
     """Return the kernel, its launch, and the tensors, which live as long as the launch is used."""
     tensors = {"x": torch.rand(PROGRAMS * 256), "counter": torch.zeros(16, dtype=torch.int32), "out": out}
     signature = {name: TYPES[tensor.dtype] for name, tensor in tensors.items()} | {"BLOCK": "constexpr"}
-    made = triton.compile(ASTSource(function, signature, {(3,): block}, {}), target=GPUTarget("hip", arch, CARDS[arch]))
-    kernel, threads = load(made.asm["hsaco"]), made.metadata.num_warps * CARDS[arch]
+    made = triton.compile(ASTSource(function, signature, {(3,): block}, {}), target=GPUTarget("hip", arch, WAVES[arch]))
+    kernel, threads = load(made.asm["hsaco"]), made.metadata.num_warps * WAVES[arch]
     values = [*((signature[name], tensor) for name, tensor in tensors.items()), ("*i8", None), ("*i8", None)]
     packed = pack(kernel.arguments, kernel.kernarg_bytes, values, (PROGRAMS, 1, 1), threads)
     buffers = [(tensor.data_ptr(), tensor.nbytes) for tensor in tensors.values()]
@@ -165,6 +165,30 @@ def test_values_that_only_take_other_places_are_moved(arch):
 @pytest.mark.parametrize("function", [added_up, last_adds_up, last_starts, next_first])
 def test_what_is_right_in_every_order_is_none(function, arch):
     assert compared(function, arch, torch.zeros(16))[1] == []
+
+
+@triton.jit
+def risen(x, counter, out, BLOCK: tl.constexpr):
+    """How often the maximum rises depends on the order. Some cards load it, and compare and swap in a loop."""
+    me = tl.program_id(0)
+    tl.store(out + me, (tl.atomic_max(counter, me + 1) <= me).to(tl.int32))
+
+
+@triton.jit
+def raised(x, counter, out, BLOCK: tl.constexpr):
+    me = tl.program_id(0)
+    old = tl.load(counter)
+    if old <= me:
+        tl.store(counter, me + 1)
+    tl.store(out + me, (old <= me).to(tl.int32))
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1100"])
+@pytest.mark.parametrize(("function", "races"), [(risen, False), (raised, True)])
+def test_what_a_swap_compares_with_is_no_access_of_its_own(function, races, arch):
+    kernel, launch, _ = launched(function, arch, torch.zeros(PROGRAMS, dtype=torch.int32))
+
+    assert bool(execute(kernel, launch, findings=[]).pairs) is races
 
 
 @pytest.mark.parametrize("arch", CARDS)

@@ -190,6 +190,14 @@ def test_what_a_card_would_run_is_the_packages(call, expected, seen):
     assert {device for _, device in seen} == {CARD}
 
 
+@pytest.mark.parametrize("make", [torch.zeros, torch.ones, torch.empty, torch.rand, torch.arange])
+def test_what_is_written_to_a_tensor_stays_where_that_is(make, seen):
+    on_card, on_host = torch.empty(3, device="cuda"), torch.empty(3)
+
+    assert make(3, out=on_card) is on_card
+    assert (on_card.device, make(3, out=on_host).device.type) == (CARD, "cpu")
+
+
 @pytest.mark.parametrize(
     ("call", "expected", "dtype"),
     [

@@ -197,6 +197,23 @@ def test_a_mark_that_is_not_registered_is_an_error_where_the_package_says_so(run
     assert "'slwo' not found in `markers`" in found["test_slwo.py"]
 
 
+@pytest.mark.parametrize("words", ["-W error", "-Werror::UserWarning", "--pythonwarnings=error"])
+def test_addopts_make_errors_of_warnings(words, run_inside, tmp_path):
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\naddopts = {words}\n")
+    (tmp_path / "test_warns.py").write_text("import warnings\ndef test_it(): warnings.warn('old')\n")
+
+    assert "UserWarning: old" in outcomes(run_inside(tmp_path, Stage.TEST, light=True, **job(tmp_path, tmp_path)))["test_warns.py::test_it"]
+
+
+def test_pytests_cache_is_there_and_leaves_nothing(run_inside, tmp_path):
+    (tmp_path / "conftest.py").write_text("def pytest_configure(config): config.cache.set('mine/runs', 1)\n")
+    (tmp_path / "test_cached.py").write_text("def test_it(cache): assert cache.get('mine/runs', 0) == 1\n")
+    output = run_inside(tmp_path, Stage.TEST, light=True, **job(tmp_path, tmp_path))
+
+    assert outcomes(output) == {"test_cached.py::test_it": "passed"}
+    assert list(tmp_path.rglob(".pytest_cache")) == []
+
+
 def test_a_module_that_pytest_collects_twice_is_reported_once(run_inside, tmp_path):
     """For tests and for doctests."""
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --doctest-modules\n")

@@ -64,6 +64,7 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
         return;
     }
     note_loaded(w->machine);
+    if (w->machine->code[w->pc - 1].flags & COMPARED) return; /* if another value is there by then, the swap tries again */
     waves_loaded(w, address, size, lane);
     if (!at) return;
     u32 me = number_of(w), units = (u32)((address + size - 1) / c->global_unit - address / c->global_unit + 1);
