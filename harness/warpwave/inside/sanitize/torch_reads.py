@@ -80,7 +80,7 @@ class TorchReads:
         is_copy = name in _CONVERSIONS or name in (Redirect.current.kinds if Redirect.current else ())
         is_known = is_copy or name in _NUMBERS or name in _COPIES or name in COMPUTING or name in _IN_PLACE
         if name in _IN_PART:
-            is_known = bool(args) and self._shadows.written(args[0]) is not None and args[0].nbytes <= _MOST_BYTES
+            is_known = bool(args) and args[0].nbytes <= _MOST_BYTES and any(map(self._has_marks, tensors_in(args)))
         if not is_known or is_packages_op(function):
             self._shadows.called(function, args, kwargs, result)
             return
@@ -104,6 +104,9 @@ class TorchReads:
             elif out is not None:
                 self._shadows.called(function, (), kwargs, result)
 
+    def _has_marks(self, tensor: torch.Tensor) -> bool:
+        return self._shadows.written(tensor) is not None
+
     def _parts(self, *values: Any) -> Iterator[_Part]:
         for tensor in tensors_in(*values):
             written = self._shadows.written(tensor)
@@ -124,8 +127,9 @@ class TorchReads:
         for turn in range(4):
             try:
                 given, named = _filled((args, kwargs), parts, turn)
-                if name in _IN_PART:
-                    given = (given[0].clone(), *given[1:])
+                if name in _IN_PLACE or name in _IN_PART:
+                    # It holds the result already. What was unwritten is NaN, which would hide what else makes it so.
+                    given = (given[0].nan_to_num(nan=1.0) if given[0].is_floating_point() else given[0].clone(), *given[1:])
                 tries.append(list(tensors_in([function(*given, **named)])))
             except Exception:  # of indices that were never written, say; a whole number may not be divided by 0
                 if turn < 3:

@@ -393,6 +393,9 @@ torch.sum(x, 0, out=torch.empty((), device="cuda"))
 [y := torch.empty(17, device="cuda"), y.index_copy_(0, torch.arange(17, device="cuda"), x), y.sum()]
 torch.index_copy(x, 0, PLACES, ROWS[:2, 0]).sum()
 x.masked_scatter(WRITTEN, ROWS[:, 0]).sum()
+[y := torch.zeros(17, device="cuda"), y.__iadd__(x), y.sum()]
+[y := torch.ones(17, device="cuda"), y.lerp_(x, 0.5), y.sum()]
+[y := torch.ones(17, device="cuda"), y.index_add_(0, torch.arange(17, device="cuda"), x), y.sum()]
 """.strip().splitlines()
 RIGHT_TORCH_READS = """
 x[:16].sum()
@@ -422,6 +425,8 @@ x[WRITTEN].sum()
 [y := torch.empty(68, device="cuda", dtype=torch.uint8), y.view(torch.float32).index_copy_(0, PLACES, ROWS[:2, 0]), y.sum()]
 [y := torch.zeros(17, device="cuda"), y.index_copy_(0, PLACES, x[PLACES]), y.sum()]
 [y := torch.empty(2, 17, device="cuda"), y.index_fill_(0, PLACES // 14, 1.0), y.sum()]
+[y := torch.zeros(17, device="cuda"), y.__iadd__(x), y[:16].sum()]
+[y := torch.ones(16, device="cuda"), y.index_add_(0, torch.arange(16, device="cuda"), x[:16]), y.sum()]
 x.clone()
 [x.shape, x.dtype, x.data_ptr(), print(x)]
 x.cpu().numpy()[:16].sum()
