@@ -150,9 +150,12 @@ class Graph:
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
         """Remember every operation and every launch from here on. They also run, for the shapes of what they return.
 
-        Raise what torch and a card's driver raise for a second capture: within another one, or of a graph that has one.
+        Raise what torch and a card's driver raise for a second capture, within another one or of a graph that has one, and for one on the
+        default stream.
         """
         wait()
+        if Stream.current() is DEFAULT:
+            raise as_on_a_card(RuntimeError("CUDA graphs must be captured on a non-default stream."))
         if self._is_captured and not self._keeps:
             words = "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
             raise as_on_a_card(RuntimeError(words))
@@ -164,8 +167,9 @@ class Graph:
 
     def capture_end(self) -> None:
         """Stop remembering, and take back what the calls did to tensors from before: on a card, nothing runs yet."""
-        if self._mode is not None:
-            self._mode.__exit__(None, None, None)
+        if self._mode is None or self not in self.capturing:
+            raise as_on_a_card(RuntimeError("Capture must end on the same stream it began on."))
+        self._mode.__exit__(None, None, None)
         self.capturing.remove(self)
         self._is_captured = not self.is_broken
         for storage, content in self._before.values():
@@ -208,7 +212,7 @@ class Graph:
 def capture(graph: Graph, pool: object = None, stream: Stream | None = None, **rest: object) -> Iterator[None]:
     """Stand in for `torch.cuda.graph`."""
     wait()  # as torch does
-    with StreamContext(stream):
+    with StreamContext(stream or Stream()):
         graph.capture_begin()
         try:
             yield

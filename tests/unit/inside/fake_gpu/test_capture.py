@@ -93,6 +93,21 @@ def test_no_capture_begins_within_another(begin):
     assert y.tolist() == [2.0] * 4
 
 
+def test_a_capture_needs_a_stream_of_its_own_and_a_beginning():
+    with pytest.raises(RuntimeError, match="must be captured on a non-default stream"):
+        Graph().capture_begin()
+    with pytest.raises(RuntimeError, match="Capture must end on the same stream"):
+        Graph().capture_end()
+    x, graph = torch.ones(4, device="cuda"), Graph()
+    with Stream():
+        graph.capture_begin()
+        y = x + 1
+        graph.capture_end()
+    graph.replay()
+
+    assert y.tolist() == [2.0] * 4
+
+
 def test_a_graph_is_captured_once_before_it_is_replayed():
     x, graph = torch.ones(4, device="cuda"), Graph()
     with pytest.raises(RuntimeError, match="without a preceding successful capture"):
