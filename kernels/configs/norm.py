@@ -12,8 +12,8 @@ class Tile:
 
     `elements` a program at a time: several rows, or a step of one that is longer. Its warps; and where programs stride over rows, how
     many there are for each multiprocessor, and in how many stages their loads run ahead. In how many `chunks` a program has its columns;
-    forward, `packed`, if what is needed again stays in half precision meanwhile; and the most `registers` a thread may have. `vector`: a
-    program has every so manyth row, and reads so many elements at a time, though rows start anywhere.
+    forward, `packed`, if what is needed again stays in half precision meanwhile; and the most `registers` a thread may have. `vector`: for
+    rows that start anywhere, the elements of 16 bytes; a program has every `vector`-th row, and reads so many elements at a time.
     """
 
     columns: int

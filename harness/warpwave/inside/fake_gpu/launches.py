@@ -201,11 +201,12 @@ class Launched:
             "test compares bits, it fails there now and then. Compare with torch.testing.assert_close, or add up in a fixed order.": sums,
             f"What {' and '.join(places)} stores depends on the order in which its programs come, which is another one at each launch. If "
             "this test expects one order, it fails there now and then. Compare sorted values, or give each program its own place.": places,
-            f"Programs took turns: {'; '.join(turns)}. Usually a program acts on what an atomic gave back when that is no longer so: one "
-            "atomic tests and another one sets, or a place is read that nobody has filled yet. Test and set in one atomic (tl.atomic_cas, "
-            "both values in 64 bits), or wait for a flag that the other program releases. The same test repeats this order.": turns,
+            f"Programs took turns: {'; '.join(turns)}. Usually a program reads a value with one atomic and acts on it with another, "
+            "and another program changed the value in between; or it reads a place that is not filled yet. Do both in one atomic "
+            "(tl.atomic_cas, or two values in one 64-bit word), or wait for a flag that the other program releases. The same test repeats "
+            "this order.": turns,
             f"Which values {' and '.join(others)} stores depends on the order in which its programs come, which is another one at each "
-            "launch. If this test expects those of one order, it fails there now and then. Let no order decide them.": others,
+            "launch. If this test expects those of one order, it fails there now and then. Make them independent of that order.": others,
             "On this card, tl.dot of fp32 cuts its operands to TF32, which has 10 of their 23 bits. "
             'input_precision="ieee" computes in full; otherwise the test needs a tolerance of about 1e-3 of the terms.': compared
             and cls.cut_to_tf32,

@@ -80,7 +80,7 @@ def test_captures_what_the_card_does_alone(name):
 
 @pytest.mark.parametrize("begin", [lambda graph: capture(graph).__enter__(), Graph.capture_begin], ids=["with", "begin"])
 def test_no_capture_begins_within_another(begin):
-    """Whoever catches the error has no graph, and may try again."""
+    """The outer capture fails, too. After that, its graph may be captured again."""
     x, outer = torch.ones(4, device="cuda"), Graph()
     with capture(outer), pytest.raises(RuntimeError, match="operation not permitted when stream is capturing"):
         begin(Graph())

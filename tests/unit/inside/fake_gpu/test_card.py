@@ -257,10 +257,8 @@ def test_a_choice_stays_for_later_tests_as_on_a_card(tuned):
     assert len(kernel.cache) == 2
 
 
-def test_a_choice_that_does_not_compile_for_later_arguments_fails(tuned):
-    """A tuner passes over it only while it tunes, and keeps what it chose for other keys."""
-    kernel = tuned.tune(relu, ["x", "n"])
-    kernel.run(tuned.ones(4), 4)
+def refuse_small(kernel):
+    """From here on, sizes below 3 do not compile."""
     run = kernel.fn.run
 
     def refuse(*args, SIZE, **named):
@@ -269,6 +267,13 @@ def test_a_choice_that_does_not_compile_for_later_arguments_fails(tuned):
         run(*args, SIZE=SIZE, **named)
 
     kernel.fn.run = refuse
+
+
+def test_a_choice_that_does_not_compile_for_later_arguments_fails(tuned):
+    """A tuner passes over it only while it tunes, and keeps what it chose for other keys."""
+    kernel = tuned.tune(relu, ["x", "n"])
+    kernel.run(tuned.ones(4), 4)
+    refuse_small(kernel)
     kernel.run(tuned.ones(4), 5)
     assert kernel.fn.sizes[-1] == 3
     with pytest.raises(CompileTimeAssertionFailure):
@@ -277,14 +282,7 @@ def test_a_choice_that_does_not_compile_for_later_arguments_fails(tuned):
 
 def test_a_configuration_that_breaks_a_static_assertion_is_left_out(tuned):
     kernel = tuned.tune(relu, ["x", "n"])
-    run = kernel.fn.run
-
-    def refuse(*args, SIZE, **named):
-        if SIZE < 3:
-            raise CompileTimeAssertionFailure(None, None, "SIZE is too small")
-        run(*args, SIZE=SIZE, **named)
-
-    kernel.fn.run = refuse
+    refuse_small(kernel)
     kernel.run(tuned.ones(4), 4)
     assert set(kernel.fn.sizes) == {3}
     assert tuned.tuning.chosen["relu"].endswith("(3 of 3)")
