@@ -121,7 +121,7 @@ def _are_by_heads(query: torch.Size, key: torch.Size, value: torch.Size, enable_
     )
 
 
-def _hopper(direction: str, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Any:
+def hopper_kernels(direction: str, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Any:
     """Return the module of the Hopper kernels if this GPU has a configuration for them and they support the shape, or None.
 
     Gluon is experimental, so it is imported only if needed.
@@ -151,7 +151,7 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: f
     few = not causal and query.shape[2] <= MOST_OF_DECODING  # the common case costs only this check
     if few and (tile := _decode_tile(query, key, value, causal)):
         return decode.forward(query, key, value, scale, tile, choose(ATTENTION).precision)
-    if hopper := _hopper("forward", query, key, value, causal):
+    if hopper := hopper_kernels("forward", query, key, value, causal):
         return hopper.forward(query, key, value, causal, scale)
     tiles, precision = plain_tiles(query, value)
     return forward(query, key, value, causal, scale, tiles.forward, precision)
@@ -164,7 +164,7 @@ def _attention_backward(
     if is_empty(query, value):
         dq, dk, dv = (x.new_empty(x.shape).zero_() for x in (query, key, value))
         return dq, dk, dv
-    if hopper := _hopper("backward", query, key, value, causal):
+    if hopper := hopper_kernels("backward", query, key, value, causal):
         return hopper.backward(grad, query, key, value, out, lse, causal, scale)
     tiles, precision = plain_tiles(query, value)
     return backward(grad, query, key, value, out, lse, causal, scale, tiles.query, tiles.key_value, precision)

@@ -12,6 +12,7 @@ from torch import Tensor
 from kernels.attention.hopper.forward_kernel import attention_hopper_kernel
 from kernels.attention.hopper.tiles import largest_divisor, padded, tiles, with_positive_scale
 from kernels.attention.hopper.tiles import supports as supported
+from kernels.attention.plain.sequences import Sequences
 from kernels.configs import Card, card
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, descriptors
@@ -48,7 +49,7 @@ def _shape(width: int, v_width: int) -> tuple[int, int, int, bool]:
     )
 
 
-def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, sequences: Sequences | None = None) -> tuple[Tensor, Tensor]:
     """Return `softmax(scale * q k^T) v`, and the logarithm of the softmax's denominator.
 
     Args:
@@ -56,16 +57,35 @@ def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tupl
         k: (batch, a divisor of heads, keys, D).
         v: (batch, the same, keys, DV).
         causal: row i sees the keys 0..i.
+        sequences: the rows and keys of a batch of one are those of sequences, one after the other. Causal, each has as many keys as rows.
 
     Returns:
-        (batch, heads, rows, DV) in q's dtype, contiguous, and (batch, heads, rows) in fp32.
+        (batch, heads, rows, DV) in q's dtype, contiguous, and (batch, heads, rows) in fp32. With `sequences`, the first one is a view of
+        (rows, heads, DV).
     """
     q, scale = with_positive_scale(q, scale)
-    out = torch.empty((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    if sequences is not None:
+        return _forward_sequences(q, k, v, lse, causal, scale, sequences), lse
+    out = torch.empty((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
     launch = _plan(card(), q.dtype, *[size for x in (q, k, v) for size in (x.shape, x.stride())], causal)
     launch(q, k, v, out, lse, scale)
     return out, lse
+
+
+def _forward_sequences(q: Tensor, k: Tensor, v: Tensor, lse: Tensor, causal: bool, scale: float, sequences: Sequences) -> Tensor:
+    _, heads, rows, _ = q.shape
+    keys, width = v.shape[2:]
+    out = torch.empty((1, rows, heads, width), dtype=q.dtype, device=q.device).transpose(1, 2)
+    block, stages, rest, shared = _shape(q.shape[3], width)
+    table, count = sequences.table(2 * _ROWS, rows)
+    described = tiles(q, _ROWS), tiles(k, block), tiles(v, block), tiles(out, _ROWS)
+    sizes = 0, 1, 0, 1, 1, heads, heads // k.shape[1], rows, keys
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "SPLIT": False}
+    attention_hopper_kernel[(count * heads,)](
+        *described, out, lse, lse, lse, table, scale / _LN_2, *sizes, **options, WIDTH=width, num_warps=4
+    )
+    return out
 
 
 def shared_out(total: int, processors: int, blocks: int) -> int:
@@ -109,7 +129,7 @@ def _plan(
     dealt = max(dealt - split, 1)
     sizes = total, dealt, split, section, row_tiles, heads, group, rows, keys
     options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "SPLIT": split > 0}
-    bound = Bound(attention_hopper_kernel, (programs,), {**options, "num_warps": 4})
+    bound = Bound(attention_hopper_kernel, (programs,), {**options, "WIDTH": 0, "num_warps": 4})
     of_q, of_k, of_v, of_out = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, block, block, _ROWS))
 
     def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
@@ -117,6 +137,6 @@ def _plan(
         if split:  # for each half of a tile that a program leaves: its sums, two numbers a row, and whether they are there
             parts = torch.empty(2 * programs * _ROWS * (padded(v_depth) + 2), dtype=torch.float32, device=q.device)
             flags = torch.empty(2 * programs, dtype=torch.int64, device=q.device)
-        bound(of_q(q), of_k(k), of_v(v), of_out(out), lse, parts, flags, scale / _LN_2, *sizes)
+        bound(of_q(q), of_k(k), of_v(v), of_out(out), None, lse, parts, flags, None, scale / _LN_2, *sizes)
 
     return launch

@@ -12,12 +12,14 @@ Without a mask, the tiles that do not fill a last round of all programs are shar
 Their blocks of keys are divided evenly, so a tile may be cut in two. The program that has its left part writes its sums to memory. The
 program that has its right part reads them, adds its own blocks, and writes the output.
 
+Of sequences of several lengths, one after the other in a tensor, a program has one tile: `table` says which (`plain/sequences.py`).
+
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (arXiv 2407.08608), sections 3.1 and 3.2.
 """
 
 from __future__ import annotations
 
-from kernels.attention.hopper.tile_order import deal_out, place, stretch, tile_of
+from kernels.attention.hopper.tile_order import deal_out, place, placed_in_sequence, stretch, tile_of
 from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
 
 if AVAILABLE:
@@ -75,14 +77,15 @@ def _part_of(tile, begin, end, blocks):
 @jit
 def _fetch(q_desc, k_desc, v_desc, smem, bars, at, step, turn, heads, group, ROWS: gl.constexpr, BLOCK: gl.constexpr):
     """Fetch the queries of a tile, and `count` blocks of keys and values, from `last` to the left. Return the step that follows."""
-    head, row_tile, last, count = at
+    head, row_tile, last, count, begin = at
+    q_begin, k_begin = begin
     q_smem, k_ring, v_ring, _ = smem
     q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
     STAGES: gl.constexpr = k_ring.shape[0]
     batch, q_head = head // heads, head % heads
     for i in range(count):
         stage, phase = step % STAGES, step // STAGES & 1
-        key = (last - i) * BLOCK
+        key = k_begin + (last - i) * BLOCK
         mbarrier.wait(k_empty.index(stage), phase ^ 1)  # waiting for the phase before the first succeeds on a new barrier
         mbarrier.expect(k_full.index(stage), k_desc.block_type.nbytes)
         async_load(k_desc, [batch, q_head // group, key, 0], k_full.index(stage), k_ring.index(stage))
@@ -90,7 +93,7 @@ def _fetch(q_desc, k_desc, v_desc, smem, bars, at, step, turn, heads, group, ROW
             for half in gl.static_range(2):
                 mbarrier.wait(q_empty.index(half), turn & 1 ^ 1)
                 mbarrier.expect(q_full.index(half), q_desc.block_type.nbytes)
-                async_load(q_desc, [batch, q_head, (2 * row_tile + half) * ROWS, 0], q_full.index(half), q_smem.index(half))
+                async_load(q_desc, [batch, q_head, q_begin + (2 * row_tile + half) * ROWS, 0], q_full.index(half), q_smem.index(half))
         mbarrier.wait(v_empty.index(stage), phase ^ 1)
         mbarrier.expect(v_full.index(stage), v_desc.block_type.nbytes)
         async_load(v_desc, [batch, q_head // group, key, 0], v_full.index(stage), v_ring.index(stage))
@@ -99,14 +102,23 @@ def _fetch(q_desc, k_desc, v_desc, smem, bars, at, step, turn, heads, group, ROW
 
 
 @jit
-def _produce(q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, SPLIT: gl.constexpr):
+def _produce(
+    q_desc, k_desc, v_desc, table, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, SPLIT: gl.constexpr
+):
     total, dealt, split, section, row_tiles, heads, group, _, keys = sizes
     step = 0
-    deal = deal_out(total - split, dealt)
-    for turn in range(deal[0]):
-        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
-        blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
-        step = _fetch(q_desc, k_desc, v_desc, smem, bars, (head, row_tile, blocks - 1, blocks), step, turn, heads, group, ROWS, BLOCK)
+    if table is not None:
+        head, row_tile, rows, keys, begin = placed_in_sequence(table, heads)
+        blocks = gl.where(rows > 0, gl.maximum(_blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK), 1), 0)
+        _fetch(q_desc, k_desc, v_desc, smem, bars, (head, row_tile, blocks - 1, blocks, begin), step, 0, heads, group, ROWS, BLOCK)
+    else:
+        deal = deal_out(total - split, dealt)
+        for turn in range(deal[0]):
+            head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
+            blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
+            step = _fetch(
+                q_desc, k_desc, v_desc, smem, bars, (head, row_tile, blocks - 1, blocks, (0, 0)), step, turn, heads, group, ROWS, BLOCK
+            )
     if SPLIT:
         blocks = gl.cdiv(keys, BLOCK)
         _, begin, end = stretch(split * blocks)
@@ -114,7 +126,7 @@ def _produce(q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL: gl.constexpr, RO
             turn = deal[0] + tile - begin // blocks
             head, row_tile = place(total - split + tile, section, row_tiles)
             last, count = _part_of(tile, begin, end, blocks)
-            step = _fetch(q_desc, k_desc, v_desc, smem, bars, (head, row_tile, last, count), step, turn, heads, group, ROWS, BLOCK)
+            step = _fetch(q_desc, k_desc, v_desc, smem, bars, (head, row_tile, last, count, (0, 0)), step, turn, heads, group, ROWS, BLOCK)
 
 
 @jit
@@ -133,8 +145,26 @@ def _sums(parts, flag, ZERO: gl.constexpr, ROWS: gl.constexpr, DV: gl.constexpr,
 
 
 @jit
+def _clear_past(block, length):
+    """Write zeros to the values past the sequence's end: their weights are zero, but zero times infinity is not."""
+    STEP: gl.constexpr = 16
+    ROWS: gl.constexpr = block.shape[0]
+    DV: gl.constexpr = block.shape[1]
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // DV, DV // 8], [4, 1], [1, 0])
+    for first in gl.static_range(0, ROWS, STEP):
+        if first + STEP > length:
+            rows = block.slice(first, STEP, dim=0)
+            row = gl.expand_dims(first + gl.arange(0, STEP, gl.SliceLayout(1, layout)), 1)
+            values = rows.load(layout)
+            rows.store(gl.where(row < length, values, gl.zeros_like(values)))
+    fence_async_shared()
+    barrier()
+
+
+@jit
 def _attend(
     out_desc,
+    out,
     lse,
     parts,
     flags,
@@ -152,12 +182,14 @@ def _attend(
     REST: gl.constexpr,
     SHARED: gl.constexpr,
     PART: gl.constexpr,
+    WIDTH: gl.constexpr,
 ):
     """Attend to `count` blocks of keys, from `last` to the left. Return the step that follows.
 
     `PART`: where more blocks are to the left, another program has left their sums. Where more are to the right, leave the sums.
+    `out`: the output's memory, if the last tile of a sequence must leave the rows of the next one alone. Else None.
     """
-    head, row_tile, last, count = at
+    head, row_tile, last, count, begin = at
     _, _, split, _, _, heads, _, rows, keys = sizes
     q_smem, k_ring, v_ring, out_smem = smem
     q_full, q_empty, k_full, k_empty, v_full, v_empty = bars
@@ -215,6 +247,8 @@ def _attend(
     peak = gl.max(s, 1) * scale_log2
     if PART:
         peak = gl.maximum(peak, before)
+    if out is not None:  # there may be no key
+        peak = gl.where(peak == float("-inf"), 0.0, peak)
     p = gl.exp2(s * scale_log2 - gl.expand_dims(peak, 1))
     norm = gl.sum(p, 1)
     if PART:
@@ -223,6 +257,8 @@ def _attend(
         o = o * gl.expand_dims(gl.convert_layout(shrink, by_row), 1)
     p_half = gl.convert_layout(p.to(dtype), p_layout)
     mbarrier.wait(v_full.index(stage), step // STAGES & 1)
+    if out is not None and (last + 1) * BLOCK > keys:
+        _clear_past(v_ring.index(stage).reshape([BLOCK, DV]), keys - last * BLOCK)
 
     for i in range(count - 1):
         following, phase = (step + 1) % STAGES, (step + 1) // STAGES & 1
@@ -249,7 +285,11 @@ def _attend(
         stage = following
 
     o = warpgroup_mma(p_half, v_ring.index(stage).reshape([BLOCK, DV]), o, is_async=True)
-    if not PART or last == gl.cdiv(keys, BLOCK) - 1:
+    if out is not None:
+        logarithm = gl.where(norm > 0.0, (peak + gl.log2(norm)) * 0.6931471805599453, float("inf"))
+        gl.store(lse + row, logarithm, mask=row < rows)
+        norm = gl.where(norm > 0.0, norm, 1.0)
+    elif not PART or last == gl.cdiv(keys, BLOCK) - 1:
         gl.store(lse + head.to(gl.int64) * rows + row, (peak + gl.log2(norm)) * 0.6931471805599453, mask=row < rows)
     o = warpgroup_mma_wait(0, deps=(o,))
     mbarrier.arrive(v_empty.index(stage), count=1)
@@ -262,12 +302,17 @@ def _attend(
         gl.store(outs, o)
         barrier()
         gl.atomic_xchg(flags + index, _SET, sem="release")
+    elif out is not None and first_row + ROWS > rows:
+        o = o * gl.expand_dims(gl.convert_layout(1.0 / norm, by_row), 1)
+        o_row = gl.expand_dims(first_row + gl.arange(0, ROWS, by_row), 1)
+        o_column = gl.expand_dims(gl.arange(0, DV, gl.SliceLayout(0, o_layout)), 0)
+        gl.store(out + (o_row * heads).to(gl.int64) * WIDTH + o_column, o.to(dtype), mask=(o_row < rows) & (o_column < WIDTH))
     else:
         o = o * gl.expand_dims(gl.convert_layout(1.0 / norm, by_row), 1)
         tma.store_wait(0)  # the previous tile's store: its buffer is written next
         out_smem.index(HALF).reshape([ROWS, DV]).store(o.to(dtype))
         fence_async_shared()
-        async_store(out_desc, [head // heads, head % heads, first_row, 0], out_smem.index(HALF))
+        async_store(out_desc, [head // heads, head % heads, begin[0] + first_row, 0], out_smem.index(HALF))
     if SHARED:
         tma.store_wait(0)
         mbarrier.arrive(q_empty.index(HALF), count=1)
@@ -277,9 +322,11 @@ def _attend(
 @jit
 def _consume(
     out_desc,
+    out,
     lse,
     parts,
     flags,
+    table,
     scale_log2,
     smem,
     bars,
@@ -291,17 +338,68 @@ def _consume(
     REST: gl.constexpr,
     SHARED: gl.constexpr,
     SPLIT: gl.constexpr,
+    WIDTH: gl.constexpr,
 ):
-    total, dealt, split, section, row_tiles, _, _, _, keys = sizes
+    total, dealt, split, section, row_tiles, heads, group, all_rows, keys = sizes
     step = 0
-    deal = deal_out(total - split, dealt)
-    for turn in range(deal[0]):
-        head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
-        blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
-        at = (head, row_tile, blocks - 1, blocks)
-        step = _attend(
-            out_desc, lse, parts, flags, scale_log2, smem, bars, sizes, at, step, turn, HALF, CAUSAL, ROWS, BLOCK, REST, SHARED, False
-        )
+    if table is not None:
+        head, row_tile, rows, keys, begin = placed_in_sequence(table, heads)
+        if rows > 0:
+            blocks = gl.maximum(_blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK), 1)
+            at = (head, row_tile, blocks - 1, blocks, begin)
+            here = out + (begin[0].to(gl.int64) * heads + head) * WIDTH
+            lse += head.to(gl.int64) * all_rows + begin[0]
+            of_sequence = (total, dealt, split, section, row_tiles, heads, group, rows, keys)
+            _attend(
+                out_desc,
+                here,
+                lse,
+                parts,
+                flags,
+                scale_log2,
+                smem,
+                bars,
+                of_sequence,
+                at,
+                step,
+                0,
+                HALF,
+                CAUSAL,
+                ROWS,
+                BLOCK,
+                REST,
+                SHARED,
+                False,
+                WIDTH,
+            )
+    else:
+        deal = deal_out(total - split, dealt)
+        for turn in range(deal[0]):
+            head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
+            blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
+            at = (head, row_tile, blocks - 1, blocks, (0, 0))
+            step = _attend(
+                out_desc,
+                None,
+                lse,
+                parts,
+                flags,
+                scale_log2,
+                smem,
+                bars,
+                sizes,
+                at,
+                step,
+                turn,
+                HALF,
+                CAUSAL,
+                ROWS,
+                BLOCK,
+                REST,
+                SHARED,
+                False,
+                0,
+            )
     if SPLIT:
         blocks = gl.cdiv(keys, BLOCK)
         _, begin, end = stretch(split * blocks)
@@ -309,9 +407,28 @@ def _consume(
             turn = deal[0] + tile - begin // blocks
             head, row_tile = place(total - split + tile, section, row_tiles)
             last, count = _part_of(tile, begin, end, blocks)
-            at = (head, row_tile, last, count)
+            at = (head, row_tile, last, count, (0, 0))
             step = _attend(
-                out_desc, lse, parts, flags, scale_log2, smem, bars, sizes, at, step, turn, HALF, CAUSAL, ROWS, BLOCK, REST, SHARED, True
+                out_desc,
+                None,
+                lse,
+                parts,
+                flags,
+                scale_log2,
+                smem,
+                bars,
+                sizes,
+                at,
+                step,
+                turn,
+                HALF,
+                CAUSAL,
+                ROWS,
+                BLOCK,
+                REST,
+                SHARED,
+                True,
+                0,
             )
     tma.store_wait(0)
 
@@ -322,9 +439,11 @@ def attention_hopper_kernel(
     k_desc,
     v_desc,
     out_desc,
+    out,
     lse,
     parts,
     flags,
+    table,
     scale_log2,
     total,
     dealt,
@@ -342,6 +461,7 @@ def attention_hopper_kernel(
     REST: gl.constexpr,
     SHARED: gl.constexpr,
     SPLIT: gl.constexpr,
+    WIDTH: gl.constexpr,
 ):
     D: gl.constexpr = q_desc.block_type.shape[3]
     DV: gl.constexpr = v_desc.block_type.shape[3]
@@ -362,9 +482,53 @@ def attention_hopper_kernel(
     sizes = (total, dealt, split, section, row_tiles, heads, group, rows, keys)
     gl.warp_specialize(
         [
-            (_consume, (out_desc, lse, parts, flags, scale_log2, smem, bars, sizes, 0, CAUSAL, ROWS, BLOCK, REST, SHARED, SPLIT)),
-            (_consume, (out_desc, lse, parts, flags, scale_log2, smem, bars, sizes, 1, CAUSAL, ROWS, BLOCK, REST, SHARED, SPLIT)),
-            (_produce, (q_desc, k_desc, v_desc, smem, bars, sizes, CAUSAL, ROWS, BLOCK, SPLIT)),
+            (
+                _consume,
+                (
+                    out_desc,
+                    out,
+                    lse,
+                    parts,
+                    flags,
+                    table,
+                    scale_log2,
+                    smem,
+                    bars,
+                    sizes,
+                    0,
+                    CAUSAL,
+                    ROWS,
+                    BLOCK,
+                    REST,
+                    SHARED,
+                    SPLIT,
+                    WIDTH,
+                ),
+            ),
+            (
+                _consume,
+                (
+                    out_desc,
+                    out,
+                    lse,
+                    parts,
+                    flags,
+                    table,
+                    scale_log2,
+                    smem,
+                    bars,
+                    sizes,
+                    1,
+                    CAUSAL,
+                    ROWS,
+                    BLOCK,
+                    REST,
+                    SHARED,
+                    SPLIT,
+                    WIDTH,
+                ),
+            ),
+            (_produce, (q_desc, k_desc, v_desc, table, smem, bars, sizes, CAUSAL, ROWS, BLOCK, SPLIT)),
         ],
         [4, 1],
         [240, 24],

@@ -51,6 +51,16 @@ def place(index, section, row_tiles):
 
 
 @jit
+def placed_in_sequence(table, heads):
+    """Return (head, row tile) of this program, and of its sequence the queries, the keys, and where both begin: `plain/sequences.py`."""
+    row = table + gl.program_id(0) // heads * 8
+    start, tiles = gl.load(row), gl.load(row + 1)
+    within = gl.program_id(0) - start * heads
+    begin = (gl.load(row + 2), gl.load(row + 4))
+    return within // tiles, tiles - 1 - within % tiles, gl.load(row + 3), gl.load(row + 5), begin
+
+
+@jit
 def stretch(blocks):
     """Share blocks out. Return this program's number, and the first and the end of its blocks.
 

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from kernels.attention.plain.query_gradient import query_kernel
+from kernels.attention.plain.sequences import Sequences
 from kernels.attention.plain.tiles import (
     NOTHING,
     Extra,
@@ -21,6 +22,7 @@ from kernels.attention.plain.tiles import (
     load_tile,
     options,
     placed,
+    placed_in_sequence,
     product,
     reachable,
     readable,
@@ -53,6 +55,8 @@ def _sweep_queries(
     begin,
     rows,
     keys,
+    reach,
+    total,
     scale,
     extra,
     WIDTH: tl.constexpr,
@@ -67,29 +71,32 @@ def _sweep_queries(
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Walk over the queries from `begin` on, for each head of a group. Two nested loops would take more registers."""
-    q_ptr, q_strides, batch, q_head, _ = q
-    dout_ptr, dout_strides, _, _, _ = dout
+    """Walk over the queries from `begin` on, for each head of a group. Two nested loops would take more registers.
+
+    Under a causal mask, query i sees `reach` keys more than i + 1. `total` queries of a head are in memory.
+    """
+    q_ptr, q_strides, batch, q_head, _, q_begin = q
+    dout_ptr, dout_strides, _, _, _, _ = dout
     head, start = q_head, begin
     mask, mask_strides, seed, threshold, kept_scale = extra
     EXACT: tl.constexpr = k_tile.dtype == tl.float32 or mask is not None
     key = (first + tl.arange(0, k_tile.shape[0]))[:, None]
     for _ in tl.range(0, tl.cdiv(rows - begin, M) * group):
-        q = (q_ptr, q_strides, batch, head, rows)
-        dout = (dout_ptr, dout_strides, batch, head, rows)
+        q = (q_ptr, q_strides, batch, head, rows, q_begin)
+        dout = (dout_ptr, dout_strides, batch, head, rows, q_begin)
         row = start + tl.arange(0, M)
         inside = (row < rows) | EVEN
         q_tile = load_tile(q, start, 0, WIDTH, M, k_tile.shape[1], TMA, EVEN)
         # Scores are transposed, so that P' and dS' enter their products from registers.
         scores = rows_by_rows(k_tile, k, first, q_tile, q, start, WIDTH, PART, PRECISION)
         # Past the last query, P is exp(-inf) = 0, so the other values do not matter.
-        at = (tl.cast(batch, tl.int64) * heads + head) * rows
+        at = (tl.cast(batch, tl.int64) * heads + head) * total + q_begin
         lse = tl.load(lse_ptr + at + row, mask=inside, other=float("inf"))
         if mask is not None:
             scores = with_mask(scores, mask, (mask_strides, batch, head), row[None, :], key, rows, keys, scale)
         p = exponential(scores, scale if mask is None else 1.0, lse[None, :], EXACT)
         if CAUSAL:
-            p = tl.where(row[None, :] >= (first + tl.arange(0, k_tile.shape[0]))[:, None], p, 0.0)
+            p = tl.where(row[None, :] + reach >= (first + tl.arange(0, k_tile.shape[0]))[:, None], p, 0.0)
         dout_tile = load_tile(dout, start, 0, V_WIDTH, M, v_tile.shape[1], TMA, EVEN)
         factor = 1.0
         if seed is not None:
@@ -134,6 +141,7 @@ def key_value_kernel(
     seed,
     threshold,
     kept_scale,
+    table,
     WIDTH: tl.constexpr,
     V_WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -151,29 +159,69 @@ def key_value_kernel(
     PRECISION: tl.constexpr,
 ):
     """Compute dK and dV of a tile of keys, or one of them, summed over the query heads that share it."""
-    tile, batch, head = placed(tiles, kv_heads, HEADS_FIRST)
-    # Start with the first tile of keys: most queries see it.
-    first = (tiles - 1 - tile) * N
-    k_view = (k, k_strides, batch, head, keys)
-    v_view = (v, v_strides, batch, head, keys)
+    total = rows
+    if table is None:
+        tile, batch, head = placed(tiles, kv_heads, HEADS_FIRST)
+        # Start with the first tile of keys: most queries see it.
+        first = (tiles - 1 - tile) * N
+        q_begin = 0
+        k_begin = 0
+        reach = 0
+        begin = first // M * M
+    else:
+        batch = 0
+        tile, head, q_begin, rows, k_begin, keys = placed_in_sequence(table, kv_heads)
+        first = tile * N
+        reach = keys - rows
+        begin = tl.maximum(first - reach, 0) // M * M
+        if first >= keys:
+            return
+    k_view = (k, k_strides, batch, head, keys, k_begin)
+    v_view = (v, v_strides, batch, head, keys, k_begin)
     k_tile = load_tile(k_view, first, 0, WIDTH, N, COLUMNS, TMA, False)
     v_tile = load_tile(v_view, first, 0, V_WIDTH, N, V_COLUMNS, TMA, False)
     dk = tl.zeros((N, COLUMNS), tl.float32)
     dv = tl.zeros((N, V_COLUMNS), tl.float32)
 
-    begin = first // M * M if CAUSAL else 0
-    q_view = (q, q_strides, batch, head * group, rows)
-    dout_view = (dout, dout_strides, batch, head * group, rows)
+    if not CAUSAL:
+        begin = 0
+    q_view = (q, q_strides, batch, head * group, rows, q_begin)
+    dout_view = (dout, dout_strides, batch, head * group, rows, q_begin)
     extra = (mask, mask_strides, seed, threshold, kept_scale)
     within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr, first, kv_heads * group, group)
     dk, dv = _sweep_queries(
-        dk, dv, *within, begin, rows, keys, scale, extra, WIDTH, V_WIDTH, M, EVEN, GROUPED, CAUSAL, DK, DV, TMA, PART, PRECISION
+        dk,
+        dv,
+        *within,
+        begin,
+        rows,
+        keys,
+        reach,
+        total,
+        scale,
+        extra,
+        WIDTH,
+        V_WIDTH,
+        M,
+        EVEN,
+        GROUPED,
+        CAUSAL,
+        DK,
+        DV,
+        TMA,
+        PART,
+        PRECISION,
     )
-    index = batch * kv_heads + head
+    if table is None:
+        at = tl.cast(batch * kv_heads + head, tl.int64) * keys
+        step = 1
+    else:
+        at = k_begin * kv_heads + head
+        step = kv_heads
     if DK:
-        store_tile(dk_ptr, dk * scale, index, first, keys, WIDTH, N, COLUMNS)
+        store_tile(dk_ptr, dk * scale, at, step, first, keys, WIDTH, N, COLUMNS)
     if DV:
-        store_tile(dv_ptr, dv, index, first, keys, V_WIDTH, N, V_COLUMNS)
+        store_tile(dv_ptr, dv, at, step, first, keys, V_WIDTH, N, V_COLUMNS)
 
 
 def _has_few_terms(rows: int, keys: int, causal: bool, width: int, v_width: int) -> bool:
@@ -202,14 +250,19 @@ def backward(
     key_value_tile: Tile,
     precision: str,
     extra: Extra = NOTHING,
+    sequences: Sequences | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the gradients of q, k and v, dense. The arguments are those and the results of `forward`."""
     batch, heads, rows, width = q.shape
     kv_heads, keys, v_width = v.shape[-3:]
-    exact = q.dtype != torch.float32 and _has_few_terms(rows, keys, causal, width, v_width)
+    longest = (rows, keys) if sequences is None else (sequences.longest_query, sequences.longest_key)
+    exact = q.dtype != torch.float32 and _has_few_terms(*longest, causal, width, v_width)
     if exact and precision != "widened":
         precision = "split"
-    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    if sequences is None:
+        dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    else:
+        dq, dk, dv = (torch.empty_like(x.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2) for x in (q, k, v))
     delta = torch.empty_like(lse)
     q, k, v, dout, out = (readable(x) for x in (q, k, v, dout, out))
     if query_tile.tma or key_value_tile.tma:
@@ -222,7 +275,7 @@ def backward(
         tensors = [described(x, n) if tile.tma else x for x, n in ((q, tile.m), (k, tile.n), (v, tile.n), (dout, tile.m))]
         return tensors, {"CAUSAL": causal, "TMA": tile.tma, "PRECISION": precision, **options(tile, width, v_width)}
 
-    tiles = -(-rows // query_tile.m)
+    table, tiles = sequences.table(query_tile.m, rows) if sequences else (None, -(-rows // query_tile.m))
     tensors, meta = operands(query_tile)
     query_kernel[(tiles * batch * heads,)](
         *tensors,
@@ -236,15 +289,16 @@ def backward(
         heads,
         *sizes,
         *extra,
-        EDGE=causal or keys % query_tile.n > 0,
+        table,
+        EDGE=causal or sequences is not None or keys % query_tile.n > 0,
         EXACT_DELTA=exact,
         **meta,
     )
-    tiles = -(-keys // key_value_tile.n)
+    table, tiles = sequences.table(key_value_tile.n, keys, of_keys=True) if sequences else (None, -(-keys // key_value_tile.n))
     tensors, meta = operands(key_value_tile)
-    meta |= {"EVEN": rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}
+    meta |= {"EVEN": sequences is None and rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}
     for wanted in ({"DK": True, "DV": False}, {"DK": False, "DV": True}) if key_value_tile.split else ({"DK": True, "DV": True},):
         key_value_kernel[(tiles * batch * kv_heads,)](
-            *tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, *extra, **wanted, **meta
+            *tensors, lse, delta, dk, dv, *strides, tiles, kv_heads, *sizes, *extra, table, **wanted, **meta
         )
     return dq, dk, dv

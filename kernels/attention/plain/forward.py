@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
+from kernels.attention.plain.sequences import Sequences
 from kernels.attention.plain.tiles import (
     NOTHING,
     Extra,
@@ -19,6 +20,7 @@ from kernels.attention.plain.tiles import (
     load_tile,
     options,
     placed,
+    placed_in_sequence,
     product,
     reachable,
     readable,
@@ -39,6 +41,7 @@ def _attend(
     k,
     v,
     first,
+    reach,
     clear,
     end,
     keys,
@@ -54,7 +57,10 @@ def _attend(
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Process blocks of keys up to `end`. Those from `clear` on may cross the diagonal or the last key, see `_masks`."""
+    """Process blocks of keys up to `end`. Those from `clear` on may cross the diagonal or the last key, see `_masks`.
+
+    Under a causal mask, `reach` is the last key that query `first` sees.
+    """
     acc, total, peak = state
     mask, place, seed, threshold, heads = extra
     EXACT: tl.constexpr = q_tile.dtype == tl.float32 or mask is not None
@@ -65,10 +71,10 @@ def _attend(
         if mask is not None:
             scores = with_mask(scores, mask, place, row, (start + tl.arange(0, N))[None, :], q[4], keys, scale)
         if MASK == "all":
-            scores = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
+            scores = tl.where(visible(reach, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
         elif MASK == "edge":  # noqa: SIM102 - one is decided at compile time, the other at run time
             if start >= clear:
-                scores = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
+                scores = tl.where(visible(reach, start, keys, q_tile.shape[0], N, CAUSAL), scores, -float("inf"))
         unit = scale if mask is None else 1.0
         new_peak = tl.maximum(peak, tl.max(scores, 1) * unit)
         offset = tl.where(new_peak == -float("inf"), 0.0, new_peak)
@@ -105,6 +111,7 @@ def forward_kernel(
     seed,
     threshold,
     kept_scale,
+    table,
     WIDTH: tl.constexpr,
     V_WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -118,11 +125,26 @@ def forward_kernel(
     HEADS_FIRST: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    tile, batch, head = placed(tiles, heads, HEADS_FIRST)
-    first = tile * M
-    q_view = (q, q_strides, batch, head, rows)
-    k_view = (k, k_strides, batch, head // group, keys)
-    v_view = (v, v_strides, batch, head // group, keys)
+    """Attend with a tile of queries: of a head, or of a head of one of the sequences in `table`, where `rows` are those of all."""
+    if table is None:
+        tile, batch, head = placed(tiles, heads, HEADS_FIRST)
+        lse_ptr += tl.cast(batch * heads + head, tl.int64) * rows
+        q_begin = 0
+        k_begin = 0
+        first = tile * M
+        reach = first
+    else:
+        batch = 0
+        tile, head, q_begin, length, k_begin, keys = placed_in_sequence(table, heads)
+        lse_ptr += tl.cast(head, tl.int64) * rows + q_begin
+        rows = length
+        first = tile * M
+        reach = first + keys - rows
+        if first >= rows:
+            return
+    q_view = (q, q_strides, batch, head, rows, q_begin)
+    k_view = (k, k_strides, batch, head // group, keys, k_begin)
+    v_view = (v, v_strides, batch, head // group, keys, k_begin)
     q_tile = load_tile(q_view, first, 0, WIDTH, M, COLUMNS, TMA, False)
     acc = tl.zeros((M, V_COLUMNS), tl.float32)
     total = tl.zeros((M,), tl.float32)
@@ -130,24 +152,26 @@ def forward_kernel(
     state = (acc, total, peak)
 
     # The number of keys of this tile in blocks without a mask. If no block has one, these are all keys; tell the compiler.
-    clear = (tl.minimum(keys, first) if CAUSAL else keys) // N * N
-    end = clear if MASK == "none" else tl.minimum(keys, first + M) if CAUSAL else keys
-    within = (q_tile, q_view, k_view, v_view, first)
+    clear = (tl.minimum(keys, reach) if CAUSAL else keys) // N * N
+    end = clear if MASK == "none" else tl.minimum(keys, reach + M) if CAUSAL else keys
+    within = (q_tile, q_view, k_view, v_view, first, reach)
     extra = (mask, (mask_strides, batch, head), seed, threshold, heads)
     state = _attend(state, *within, clear, end, keys, scale, extra, WIDTH, V_WIDTH, V_COLUMNS, N, CAUSAL, MASK, TMA, PART, PRECISION)
 
     acc, total, peak = state
-    index = batch * heads + head
     row = first + tl.arange(0, M)
     lse = peak + tl.log(total)
     if seed is not None:
         acc *= kept_scale
-    if mask is not None:
+    if mask is not None or table is not None:
         # A row that sees nothing is zero, and so are its gradients: exp(score - inf).
         lse = tl.where(total == 0.0, float("inf"), lse)
         total = tl.where(total == 0.0, 1.0, total)
-    tl.store(lse_ptr + tl.cast(index, tl.int64) * rows + row, lse, mask=row < rows)
-    store_tile(out_ptr, acc / total[:, None], index, first, rows, V_WIDTH, M, V_COLUMNS)
+    tl.store(lse_ptr + row, lse, mask=row < rows)
+    if table is None:
+        store_tile(out_ptr, acc / total[:, None], tl.cast(batch * heads + head, tl.int64) * rows, 1, first, rows, V_WIDTH, M, V_COLUMNS)
+    else:
+        store_tile(out_ptr, acc / total[:, None], q_begin * heads + head, heads, first, rows, V_WIDTH, M, V_COLUMNS)
 
 
 def _masks(needed: bool, everywhere: bool) -> str:
@@ -167,17 +191,23 @@ def forward(
     tile: Tile,
     precision: str,
     extra: Extra = NOTHING,
+    sequences: Sequences | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the output (B, H, L, Ev) and, in fp32, the natural logarithms of the sums of exponentials (B, H, L).
 
-    `q` is (B, H, L, E), `k` (B, H / group, S, E) and `v` (B, H / group, S, Ev), none of them empty; `scale` is positive.
+    `q` is (B, H, L, E), `k` (B, H / group, S, E) and `v` (B, H / group, S, Ev), none of them empty; `scale` is positive. With `sequences`,
+    B is 1, L and S are the lengths of all together, and the output is a view of (L, H, Ev).
     """
     batch, heads, rows, width = q.shape
     keys, v_width = v.shape[-2:]
-    out = torch.empty((batch, heads, rows, v_width), dtype=q.dtype, device=q.device)
+    if sequences is None:
+        table, tiles = None, -(-rows // tile.m)
+        out = torch.empty((batch, heads, rows, v_width), dtype=q.dtype, device=q.device)
+    else:
+        table, tiles = sequences.table(tile.m, rows)
+        out = torch.empty((1, rows, heads, v_width), dtype=q.dtype, device=q.device).transpose(1, 2)
     lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
     q, k, v = (reachable(readable(x)) if tile.tma else readable(x) for x in (q, k, v))
-    tiles = -(-rows // tile.m)
     forward_kernel[(tiles * batch * heads,)](
         described(q, tile.m) if tile.tma else q,
         described(k, tile.n) if tile.tma else k,
@@ -194,8 +224,9 @@ def forward(
         keys,
         scale,
         *extra,
+        table,
         CAUSAL=causal,
-        MASK=_masks(causal or keys % tile.n > 0, tile.mask_all or q.dtype == torch.float32),
+        MASK=_masks(causal or sequences is not None or keys % tile.n > 0, tile.mask_all or q.dtype == torch.float32),
         TMA=tile.tma,
         PRECISION=precision,
         **options(tile, width, v_width),

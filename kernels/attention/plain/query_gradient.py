@@ -10,6 +10,7 @@ from kernels.attention.plain.tiles import (
     kept,
     load_tile,
     placed,
+    placed_in_sequence,
     product,
     rows_by_rows,
     store_tile,
@@ -28,6 +29,7 @@ def _block(
     v,
     dout,
     first,
+    reach,
     start,
     keys,
     scale,
@@ -55,7 +57,7 @@ def _block(
     if seed is not None:
         dp = tl.where(kept(seed, place[1] * heads + place[2], row, (start + tl.arange(0, N))[None, :], threshold), dp * kept_scale, 0.0)
     if MASKED:
-        p = tl.where(visible(first, start, keys, q_tile.shape[0], N, CAUSAL), p, 0.0)
+        p = tl.where(visible(reach, start, keys, q_tile.shape[0], N, CAUSAL), p, 0.0)
     return k_tile, p, dp
 
 
@@ -85,6 +87,7 @@ def query_kernel(
     seed,
     threshold,
     kept_scale,
+    table,
     WIDTH: tl.constexpr,
     V_WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -103,23 +106,35 @@ def query_kernel(
 
     Delta is the row sum of dO * O. With `EXACT_DELTA` it is that of P * dP, the same without the rounding of O, by a walk of its own.
     """
-    tile, batch, head = placed(tiles, heads, HEADS_FIRST)
-    first = tile * M
-    q_view = (q, q_strides, batch, head, rows)
-    k_view = (k, k_strides, batch, head // group, keys)
-    v_view = (v, v_strides, batch, head // group, keys)
-    dout_view = (dout, dout_strides, batch, head, rows)
+    if table is None:
+        tile, batch, head = placed(tiles, heads, HEADS_FIRST)
+        at = tl.cast(batch * heads + head, tl.int64) * rows
+        q_begin = 0
+        k_begin = 0
+        first = tile * M
+        reach = first
+    else:
+        batch = 0
+        tile, head, q_begin, length, k_begin, keys = placed_in_sequence(table, heads)
+        at = tl.cast(head, tl.int64) * rows + q_begin
+        rows = length
+        first = tile * M
+        reach = first + keys - rows
+        if first >= rows:
+            return
+    q_view = (q, q_strides, batch, head, rows, q_begin)
+    k_view = (k, k_strides, batch, head // group, keys, k_begin)
+    v_view = (v, v_strides, batch, head // group, keys, k_begin)
+    dout_view = (dout, dout_strides, batch, head, rows, q_begin)
     dout_tile = load_tile(dout_view, first, 0, V_WIDTH, M, V_COLUMNS, TMA, False)
     q_tile = load_tile(q_view, first, 0, WIDTH, M, COLUMNS, TMA, False)
-    index = batch * heads + head
     row = first + tl.arange(0, M)
-    at = tl.cast(index, tl.int64) * rows + row
-    lse = tl.load(lse_ptr + at, mask=row < rows, other=float("inf"))
+    lse = tl.load(lse_ptr + at + row, mask=row < rows, other=float("inf"))
     dq = tl.zeros((M, COLUMNS), tl.float32)
 
     # Without masked blocks, the keys are whole blocks. Tell the compiler.
-    end = tl.minimum(keys, first + M) if CAUSAL else keys if EDGE else keys // N * N
-    within = (q_tile, dout_tile, lse, q_view, k_view, v_view, dout_view, first)
+    end = tl.minimum(keys, reach + M) if CAUSAL else keys if EDGE else keys // N * N
+    within = (q_tile, dout_tile, lse, q_view, k_view, v_view, dout_view, first, reach)
     extra = (mask, (mask_strides, batch, head), seed, threshold, kept_scale, heads)
     if EXACT_DELTA:
         total = tl.zeros((M,), tl.float32)
@@ -130,10 +145,13 @@ def query_kernel(
             delta += tl.sum(p * dp, 1)
         delta /= tl.where(total == 0.0, 1.0, total)  # a row that sees nothing
     else:
-        out_tile = load_tile((out, out_strides, batch, head, rows), first, 0, V_WIDTH, M, V_COLUMNS, False, False)
+        out_tile = load_tile((out, out_strides, batch, head, rows, q_begin), first, 0, V_WIDTH, M, V_COLUMNS, False, False)
         delta = tl.sum(dout_tile.to(tl.float32) * out_tile.to(tl.float32), 1)
-    tl.store(delta_ptr + at, delta, mask=row < rows)
+    tl.store(delta_ptr + at + row, delta, mask=row < rows)
     for start in tl.range(0, end, N):
         k_tile, p, dp = _block(*within, start, keys, scale, extra, WIDTH, V_WIDTH, N, CAUSAL, EDGE, TMA, PART, PRECISION)
         dq = product(p * (dp - delta[:, None]), k_tile, dq, PRECISION)
-    store_tile(dq_ptr, dq * scale, index, first, rows, WIDTH, M, COLUMNS)
+    if table is None:
+        store_tile(dq_ptr, dq * scale, at, 1, first, rows, WIDTH, M, COLUMNS)
+    else:
+        store_tile(dq_ptr, dq * scale, q_begin * heads + head, heads, first, rows, WIDTH, M, COLUMNS)

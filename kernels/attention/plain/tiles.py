@@ -31,17 +31,35 @@ def placed(tiles, heads, HEADS_FIRST: tl.constexpr):
 
 
 @triton.jit
+def placed_in_sequence(table, heads):
+    """Return (tile, head) of this program, and where its sequence begins and how long it is, of queries and of keys.
+
+    `table` is from `sequences.py`. A tile past the last one is in a sequence without rows. The last tile comes first, and the tiles of a
+    head one after the other.
+    """
+    row = table + tl.program_id(0) // heads * 8
+    start, tiles = tl.load(row), tl.load(row + 1)
+    within = tl.program_id(0) - start * heads
+    return tiles - 1 - within % tiles, within // tiles, tl.load(row + 2), tl.load(row + 3), tl.load(row + 4), tl.load(row + 5)
+
+
+@triton.jit
 def load_tile(view, first, column, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TMA: tl.constexpr, INSIDE: tl.constexpr):
     """Load rows from `first` and columns from `column` of a head, zeros past its length and width. `INSIDE`: no row is past the length.
 
-    `view` is (tensor or its descriptor, strides, batch, head, length).
+    `view` is (tensor or its descriptor, strides, batch, head, length, the row that is the first one's).
     """
-    x, strides, batch, head, length = view
+    x, strides, batch, head, length, begin = view
     if TMA:
-        tile = x.load([batch, head, first, column]).reshape([ROWS, COLUMNS])
+        tile = x.load([batch, head, begin + first, column]).reshape([ROWS, COLUMNS])
     else:
         # 64-bit offsets to the corner of a tile, 32-bit offsets within: hardware buffer loads need that, and it takes half the registers.
-        at = x + tl.cast(batch, tl.int64) * strides[0] + tl.cast(head, tl.int64) * strides[1] + tl.full((), first, tl.int64) * strides[2]
+        at = (
+            x
+            + tl.cast(batch, tl.int64) * strides[0]
+            + tl.cast(head, tl.int64) * strides[1]
+            + tl.full((), begin + first, tl.int64) * strides[2]
+        )
         rows = tl.arange(0, ROWS)
         columns = tl.arange(0, COLUMNS)
         at += column + rows[:, None] * strides[2] + columns[None, :]
@@ -55,13 +73,13 @@ def load_tile(view, first, column, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLU
 
 
 @triton.jit
-def store_tile(x, tile, index, first, length, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Store rows from `first` of head number `index` in a dense tensor."""
+def store_tile(x, tile, at, step, first, length, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Store rows from `first` of a head that begins at row `at` of `x`, whose rows are `step` apart."""
     rows = tl.arange(0, ROWS)
     columns = tl.arange(0, COLUMNS)
-    at = x + (tl.cast(index, tl.int64) * length + first) * WIDTH
+    at = x + (tl.cast(at, tl.int64) + first * step) * WIDTH
     inside = (rows < length - first)[:, None] & (columns < WIDTH)[None, :]
-    tl.store(at + rows[:, None] * WIDTH + columns[None, :], tile.to(x.dtype.element_ty), mask=inside)
+    tl.store(at + rows[:, None] * (step * WIDTH) + columns[None, :], tile.to(x.dtype.element_ty), mask=inside)
 
 
 @triton.jit
