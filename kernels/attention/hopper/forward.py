@@ -80,9 +80,10 @@ def _forward_sequences(q: Tensor, k: Tensor, v: Tensor, lse: Tensor, causal: boo
     block, stages, rest, shared = _shape(q.shape[3], width)
     table, count = sequences.table(2 * _ROWS, rows)
     described = tiles(q, _ROWS), tiles(k, block), tiles(v, block), tiles(out, _ROWS)
-    sizes = 0, 1, 0, 1, 1, heads, heads // k.shape[1], rows, keys
+    total = count * heads
+    sizes = total, total, 0, 1, 1, heads, heads // k.shape[1], rows, keys
     options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "SPLIT": False}
-    attention_hopper_kernel[(count * heads,)](
+    attention_hopper_kernel[(min(total, card().processors),)](
         *described, out, lse, lse, lse, table, scale / _LN_2, *sizes, **options, WIDTH=width, num_warps=4
     )
     return out

@@ -12,14 +12,14 @@ Without a mask, the tiles that do not fill a last round of all programs are shar
 Their blocks of keys are divided evenly, so a tile may be cut in two. The program that has its left part writes its sums to memory. The
 program that has its right part reads them, adds its own blocks, and writes the output.
 
-Of sequences of several lengths, one after the other in a tensor, a program has one tile: `table` says which (`plain/sequences.py`).
+Of sequences of several lengths, one after the other in a tensor, `table` says where a tile is (`plain/sequences.py`).
 
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (arXiv 2407.08608), sections 3.1 and 3.2.
 """
 
 from __future__ import annotations
 
-from kernels.attention.hopper.tile_order import deal_out, place, placed_in_sequence, stretch, tile_of
+from kernels.attention.hopper.tile_order import deal_out, index_of, place, place_in_sequence, stretch
 from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
 
 if AVAILABLE:
@@ -107,18 +107,18 @@ def _produce(
 ):
     total, dealt, split, section, row_tiles, heads, group, _, keys = sizes
     step = 0
-    if table is not None:
-        head, row_tile, rows, keys, begin = placed_in_sequence(table, heads)
-        blocks = gl.where(rows > 0, gl.maximum(_blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK), 1), 0)
-        _fetch(q_desc, k_desc, v_desc, smem, bars, (head, row_tile, blocks - 1, blocks, begin), step, 0, heads, group, ROWS, BLOCK)
-    else:
-        deal = deal_out(total - split, dealt)
-        for turn in range(deal[0]):
-            head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
+    deal = deal_out(total - split, dealt)
+    for turn in range(deal[0]):
+        index = index_of(turn, deal, dealt)
+        if table is None:
+            head, row_tile = place(index, section, row_tiles)
             blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
-            step = _fetch(
-                q_desc, k_desc, v_desc, smem, bars, (head, row_tile, blocks - 1, blocks, (0, 0)), step, turn, heads, group, ROWS, BLOCK
-            )
+            at = (head, row_tile, blocks - 1, blocks, (0, 0))
+        else:
+            head, row_tile, rows, keys, begin, _ = place_in_sequence(table, index, heads)
+            blocks = gl.where(rows > 0, gl.maximum(_blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK), 1), 0)
+            at = (head, row_tile, blocks - 1, blocks, begin)
+        step = _fetch(q_desc, k_desc, v_desc, smem, bars, at, step, turn, heads, group, ROWS, BLOCK)
     if SPLIT:
         blocks = gl.cdiv(keys, BLOCK)
         _, begin, end = stretch(split * blocks)
@@ -342,40 +342,11 @@ def _consume(
 ):
     total, dealt, split, section, row_tiles, heads, group, all_rows, keys = sizes
     step = 0
-    if table is not None:
-        head, row_tile, rows, keys, begin = placed_in_sequence(table, heads)
-        if rows > 0:
-            blocks = gl.maximum(_blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK), 1)
-            at = (head, row_tile, blocks - 1, blocks, begin)
-            here = out + (begin[0].to(gl.int64) * heads + head) * WIDTH
-            lse += head.to(gl.int64) * all_rows + begin[0]
-            of_sequence = (total, dealt, split, section, row_tiles, heads, group, rows, keys)
-            _attend(
-                out_desc,
-                here,
-                lse,
-                parts,
-                flags,
-                scale_log2,
-                smem,
-                bars,
-                of_sequence,
-                at,
-                step,
-                0,
-                HALF,
-                CAUSAL,
-                ROWS,
-                BLOCK,
-                REST,
-                SHARED,
-                False,
-                WIDTH,
-            )
-    else:
-        deal = deal_out(total - split, dealt)
-        for turn in range(deal[0]):
-            head, row_tile = tile_of(turn, deal, dealt, section, row_tiles)
+    deal = deal_out(total - split, dealt)
+    for turn in range(deal[0]):
+        index = index_of(turn, deal, dealt)
+        if table is None:
+            head, row_tile = place(index, section, row_tiles)
             blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
             at = (head, row_tile, blocks - 1, blocks, (0, 0))
             step = _attend(
@@ -400,6 +371,36 @@ def _consume(
                 False,
                 0,
             )
+        else:
+            head, row_tile, rows, keys, begin, _ = place_in_sequence(table, index, heads)
+            blocks = gl.maximum(_blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK), 1)
+            at = (head, row_tile, blocks - 1, blocks, begin)
+            here = out + (begin[0].to(gl.int64) * heads + head) * WIDTH
+            of_head = lse + (head.to(gl.int64) * all_rows + begin[0])
+            of_sequence = (total, dealt, split, section, row_tiles, heads, group, rows, keys)
+            if rows > 0:
+                step = _attend(
+                    out_desc,
+                    here,
+                    of_head,
+                    parts,
+                    flags,
+                    scale_log2,
+                    smem,
+                    bars,
+                    of_sequence,
+                    at,
+                    step,
+                    turn,
+                    HALF,
+                    CAUSAL,
+                    ROWS,
+                    BLOCK,
+                    REST,
+                    SHARED,
+                    False,
+                    WIDTH,
+                )
     if SPLIT:
         blocks = gl.cdiv(keys, BLOCK)
         _, begin, end = stretch(split * blocks)

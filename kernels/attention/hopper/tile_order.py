@@ -29,35 +29,38 @@ def deal_out(total, dealt):
 
 
 @jit
-def tile_of(turn, deal, dealt, section, row_tiles):
-    """Return (head, row tile) of a turn. Heads are in sections whose K and V fit the L2 cache; in a section, the last row tiles come first.
-
-    Under a mask, those are the longest.
-    """
+def index_of(turn, deal, dealt):
+    """Return the index of a turn's tile in the order in which they are dealt."""
     _, first, both, rounds = deal
     programs, program = gl.num_programs(0), gl.program_id(0)
     second = gl.where(turn % both >= first, 1, 0)
     round = turn % both - second * first
     index = (turn // both * 2 + second) * dealt + round * programs
     index += gl.where((round + second * rounds) % 2 == 1, programs - 1 - program, program)
-    return place(index, section, row_tiles)
+    return index
 
 
 @jit
 def place(index, section, row_tiles):
-    """Return (head, row tile) of the tile at an index of the order in which they are dealt."""
+    """Return (head, row tile) of the tile at an index. Heads are in sections whose K and V fit the L2 cache.
+
+    In a section, the last row tiles come first: under a mask, those are the longest.
+    """
     within = index % (section * row_tiles)
     return index // (section * row_tiles) * section + within % section, row_tiles - 1 - within // section
 
 
 @jit
-def placed_in_sequence(table, heads):
-    """Return (head, row tile) of this program, and of its sequence the queries, the keys, and where both begin: `plain/sequences.py`."""
-    row = table + gl.program_id(0) // heads * 8
+def place_in_sequence(table, index, heads):
+    """Return (head, tile) of the tile at an index, the last one first, and its sequence, see `plain/sequences.py`.
+
+    Of the sequence: the queries, the keys, where both begin, and its number.
+    """
+    row = table + index // heads * 8
     start, tiles = gl.load(row), gl.load(row + 1)
-    within = gl.program_id(0) - start * heads
+    within = index - start * heads
     begin = (gl.load(row + 2), gl.load(row + 4))
-    return within // tiles, tiles - 1 - within % tiles, gl.load(row + 3), gl.load(row + 5), begin
+    return within // tiles, tiles - 1 - within % tiles, gl.load(row + 3), gl.load(row + 5), begin, gl.load(row + 6)
 
 
 @jit

@@ -27,8 +27,8 @@ class Sequences(NamedTuple):
     def table(self, tile: int, total: int, of_keys: bool = False) -> tuple[Tensor, int]:
         """Return the table for tiles of so many queries (or keys) of `total`, and its rows: as many as there can be tiles.
 
-        A row is (the first row of its sequence, that sequence's tiles, where its queries begin, how many, where its keys begin, how many),
-        padded to 8. Sequences with the most work for each tile come first.
+        A row is (the first row of its sequence, that sequence's tiles, where its queries begin, how many, where its keys begin, how many,
+        the sequence's number, nothing). Sequences with the most work for each tile come first.
         """
         count = len(self.queries) - 1
         longest = self.longest_key if of_keys else self.longest_query
@@ -69,3 +69,4 @@ def table_kernel(table, queries, keys, count, rows, TILE: tl.constexpr, OF_KEYS:
         tl.store(place + 3, tl.sum(tl.where(is_mine, n_queries, 0)) + row * 0, mask=inside)
         tl.store(place + 4, first_key + row * 0, mask=inside)
         tl.store(place + 5, tl.sum(tl.where(is_mine, n_keys, 0)) + row * 0, mask=inside)
+        tl.store(place + 6, mine + row * 0, mask=inside)
