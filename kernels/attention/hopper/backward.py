@@ -15,6 +15,7 @@ from kernels.attention.hopper.backward_kernel import attention_hopper_backward_k
 from kernels.attention.hopper.prepare import attention_hopper_prepare_kernel, attention_hopper_round_kernel
 from kernels.attention.hopper.tiles import AVAILABLE, fp32_layouts, largest_divisor, padded, tiles, travels, with_positive_scale
 from kernels.attention.hopper.tiles import supports as supported
+from kernels.attention.plain.sequences import Sequences
 from kernels.attention.plain.tiles import steps
 from kernels.configs import Card, card
 from kernels.dispatch import cdiv
@@ -47,9 +48,22 @@ def _is_narrow(q: Tensor, v: Tensor) -> bool:
 
 
 def backward(
-    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    causal: bool,
+    scale: float,
+    sequences: Sequences | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of `forward.forward` by q, k and v, contiguous, in their dtypes. `out` and `lse` are its results."""
+    """Return the gradients of `forward.forward` by q, k and v, contiguous, in their dtypes. `out` and `lse` are its results.
+
+    With `sequences`, of up to 128 columns, they are views of (rows, heads, D).
+    """
+    if sequences is not None:
+        return _backward_sequences(dout, q, k, v, out, lse, causal, scale, sequences)
     if not _is_narrow(q, v):
         return wide_backward.backward(dout, q, k, v, out, lse, causal, scale)
     q, positive = with_positive_scale(q, scale)
@@ -95,17 +109,13 @@ def _plan(
     options = {"BLOCK": _ROUNDED, "num_warps": 4}
     round_query, round_keys = (Bound(attention_hopper_round_kernel, (cdiv(n, _ROUNDED),), options) for n in (n_queries, n_keys))
 
-    vector, half_rows = fp32_layouts()
-
-    def of_sums(x: Tensor) -> Any:
-        return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, _ROWS, padded(depth) // 2], half_rows)
-
+    vector, _ = fp32_layouts()
     of_q, of_v, of_dout = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, _KEYS, _ROWS))
     # Half of K's columns, one consumer's share of dQ's product, are then whole panels.
     of_k = descriptors(lambda x: tiles(x, _KEYS, swizzle=padded(depth)))
     of_vector = descriptors(lambda x: TensorDescriptor(x, [len(x)], [1], [_ROWS], vector))
-    of_total = descriptors(of_sums)
-    of_gradient = descriptors(lambda x: tiles(x, _KEYS) if stores else of_sums(x))
+    of_total = descriptors(_sums)
+    of_gradient = descriptors(lambda x: tiles(x, _KEYS) if stores else _sums(x))
 
     def launch(
         dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, positive: float, scale: float, *gradients: Tensor
@@ -113,17 +123,57 @@ def _plan(
         dq, dk, dv = gradients
         start, delta = (torch.empty(batch * heads * row_tiles * _ROWS, dtype=torch.float32, device=q.device) for _ in range(2))
         total = torch.empty((units // section, shared * section, rows, depth), dtype=torch.float32, device=q.device)
-        prepare(out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *steps(dout))
+        prepare(out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *steps(dout), None, 0)
         sums = [x if stores else torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in (dk, dv)]
         given = of_q(q), of_k(k), of_v(v), of_dout(dout), of_vector(start), of_vector(delta), of_total(total)
         of_both = (of_gradient(x.view(1, -1, keys, depth)) for x in sums)
-        multiply(*given, *of_both, positive / math.log(2), heads, group, shared, section, row_tiles, keys)
+        multiply(*given, *of_both, None, positive / math.log(2), heads, group, shared, section, row_tiles, keys, 0)
         round_query(dq, total, scale, n_queries)
         if not stores:
             for x, exact in zip((dk, dv), sums, strict=True):
                 round_keys(x, exact, 1.0, n_keys)
 
     return launch
+
+
+def _sums(x: Tensor) -> Any:
+    """Return a descriptor of fp32 sums for half the columns of a tile."""
+    _, rounded = fp32_layouts()
+    return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, _ROWS, padded(x.shape[3]) // 2], rounded)
+
+
+def _backward_sequences(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float, sequences: Sequences
+) -> tuple[Tensor, Tensor, Tensor]:
+    q, positive = with_positive_scale(q, scale)
+    dout = dout if travels(dout) else dout.clone(memory_format=torch.contiguous_format)
+    _, heads, rows, depth = q.shape
+    kv_heads, keys = k.shape[1:3]
+    # Where the tiles of a sequence begin among those of all: a tile more than whole ones for each sequence before.
+    all_tiles = rows // _ROWS + len(sequences.queries)
+    start, delta = (torch.empty(heads * all_tiles * _ROWS, dtype=torch.float32, device=q.device) for _ in range(2))
+    dq = torch.empty((1, rows, heads, depth), dtype=torch.float32, device=q.device).transpose(1, 2)
+    dk, dv = (torch.zeros((1, keys, kv_heads, depth), dtype=torch.float32, device=q.device).transpose(1, 2) for _ in range(2))
+    by_queries, tiles_of_queries = sequences.table(_ROWS, rows)
+    by_keys, tiles_of_keys = sequences.table(2 * _KEYS, keys, of_keys=True)
+    options = {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS, "num_warps": 4}
+    attention_hopper_prepare_kernel[(tiles_of_queries * heads,)](
+        out, dout, lse, delta, start, dq, positive, rows, 0, heads, *steps(dout), by_queries, all_tiles, **options
+    )
+    vector, _ = fp32_layouts()
+    vectors = (TensorDescriptor(x, [len(x)], [1], [_ROWS], vector) for x in (start, delta))
+    fetched = tiles(q, _ROWS), tiles(k, _KEYS, swizzle=padded(depth)), tiles(v, _KEYS), tiles(dout, _ROWS), *vectors
+    sums = (_sums(x) for x in (dq, dk, dv))
+    sizes = heads, heads // kv_heads, 1, 1, 0, keys, all_tiles
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "num_warps": 4}
+    attention_hopper_backward_kernel[(tiles_of_keys * heads,)](*fetched, *sums, by_keys, positive / math.log(2), *sizes, **options)
+    gradients = []
+    for sum, factor in ((dq, scale), (dk, 1.0), (dv, 1.0)):
+        rounded = torch.empty(sum.transpose(1, 2).shape, dtype=q.dtype, device=q.device)
+        n = rounded.numel()
+        attention_hopper_round_kernel[(cdiv(n, _ROUNDED),)](rounded, sum, factor, n, BLOCK=_ROUNDED, num_warps=4)
+        gradients.append(rounded.transpose(1, 2))
+    return gradients[0], gradients[1], gradients[2]
 
 
 def _heads_of_a_program(group: int, programs: int, uneven: bool) -> int:

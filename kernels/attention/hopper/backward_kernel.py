@@ -11,12 +11,15 @@ Scores are transposed, keys by queries, so that P and dS are left operands of th
 over keys, needs the other consumer's dS, through shared memory. The TMA adds dQ over all programs in fp32, and so it does dK and dV
 if a program has one of several heads. The order of these additions varies between runs, and so do the last bits of the sums.
 
+Of sequences of several lengths, one after the other in a tensor, `table` says which keys a program owns (`plain/sequences.py`). Rows past
+the end of a sequence are the next one's; their P is zero, and so is what is added there.
+
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 """
 
 from __future__ import annotations
 
-from kernels.attention.hopper.tile_order import tile_before
+from kernels.attention.hopper.tile_order import place_in_sequence, tile_before
 from kernels.attention.hopper.tiles import AVAILABLE, barriers, jit, ring
 
 if AVAILABLE:
@@ -29,36 +32,60 @@ __all__ = ["attention_hopper_backward_kernel"]
 
 
 @jit
-def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr):
+def _placed(table, sizes, ROWS: gl.constexpr, KEYS: gl.constexpr):
+    """Return (batch, first head, tile of keys) of this program, the tiles of queries, the keys, and where they are in memory.
+
+    Those places: the first query and key, and among the vectors of numbers a query, the tiles of each head and the first tile.
+    """
+    heads, _, shared, section, row_tiles, keys, all_tiles = sizes
+    if table is None:
+        head = (gl.program_id(2) * section + gl.program_id(0)) * shared
+        placed = (head // heads, head % heads, gl.program_id(1), row_tiles, keys, (0, 0, row_tiles, 0))
+    else:
+        head, tile, rows, keys, begin, number = place_in_sequence(table, gl.program_id(0), heads)
+        block = gl.maximum(gl.cdiv(keys, 2 * KEYS) - 1 - tile, 0)
+        first_tile = (begin[0] + number * ROWS) // ROWS
+        placed = (0, head, block, gl.cdiv(rows, ROWS), keys, (begin[0], begin[1], all_tiles, first_tile))
+    return placed
+
+
+@jit
+def _produce(descs, table, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr):
     q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc = descs
     k_smem, v_smem, q_ring, dout_ring, start_ring, _, _ = smem
     kv_full, full, empty, _, _ = bars
-    heads, group, shared, section, row_tiles, _ = sizes
-    head, block = (gl.program_id(2) * section + gl.program_id(0)) * shared, gl.program_id(1)
+    heads, group, shared, _, _, _, _ = sizes
+    batch, head, block, row_tiles, _, begin = _placed(table, sizes, ROWS, KEYS)
+    q_begin, k_begin, all_tiles, first_tile = begin
     STAGES: gl.constexpr = q_ring.shape[0]
-    batch, kv_head = head // heads, head % heads // group
+    kv_head = head // group
     mbarrier.expect(kv_full, 2 * k_desc.block_type.nbytes + 2 * v_desc.block_type.nbytes)
     for half in gl.static_range(2):
-        async_load(k_desc, [batch, kv_head, (2 * block + half) * KEYS, 0], kv_full, k_smem.index(half))
-        async_load(v_desc, [batch, kv_head, (2 * block + half) * KEYS, 0], kv_full, v_smem.index(half))
+        async_load(k_desc, [batch, kv_head, k_begin + (2 * block + half) * KEYS, 0], kv_full, k_smem.index(half))
+        async_load(v_desc, [batch, kv_head, k_begin + (2 * block + half) * KEYS, 0], kv_full, v_smem.index(half))
     first = 2 * block * KEYS // ROWS if CAUSAL else 0
     tile = row_tiles - 1
     for step in range(shared * (row_tiles - first)):
         stage, phase = step % STAGES, step // STAGES & 1
         mbarrier.wait(empty.index(stage), phase ^ 1)
         mbarrier.expect(full.index(stage), 2 * q_desc.block_type.nbytes + 2 * lse_desc.block_type.nbytes)
-        async_load(q_desc, [batch, head - batch * heads, tile * ROWS, 0], full.index(stage), q_ring.index(stage))
-        async_load(dout_desc, [batch, head - batch * heads, tile * ROWS, 0], full.index(stage), dout_ring.index(stage))
-        async_load(lse_desc, [(head * row_tiles + tile) * ROWS], full.index(stage), start_ring.index(stage))
-        async_load(delta_desc, [(head * row_tiles + tile) * ROWS], full.index(stage), start_ring.index(STAGES + stage))
+        async_load(q_desc, [batch, head, q_begin + tile * ROWS, 0], full.index(stage), q_ring.index(stage))
+        async_load(dout_desc, [batch, head, q_begin + tile * ROWS, 0], full.index(stage), dout_ring.index(stage))
+        async_load(lse_desc, [((batch * heads + head) * all_tiles + first_tile + tile) * ROWS], full.index(stage), start_ring.index(stage))
+        async_load(
+            delta_desc,
+            [((batch * heads + head) * all_tiles + first_tile + tile) * ROWS],
+            full.index(stage),
+            start_ring.index(STAGES + stage),
+        )
         head, tile = tile_before(head, tile, first, row_tiles)
 
 
 @jit
 def _step(
-    dk, dv, dq_desc, head, first_row, first_key, keys, masked, scale_log2, smem, bars, step, HALF: gl.constexpr, CAUSAL: gl.constexpr
+    dk, dv, dq_desc, dq_at, first_row, first_key, keys, masked, scale_log2, smem, bars, step, HALF: gl.constexpr, CAUSAL: gl.constexpr
 ):
-    """Process the `step`-th tile of queries: add to `dk` and `dv`, and send off its dQ."""
+    """Process the `step`-th tile of queries: add to `dk` and `dv`, and send its dQ off, to row `dq_at` of three dimensions."""
     k_smem, v_smem, q_ring, dout_ring, start_ring, ds_ring, dq_smem = smem
     _, full, empty, ds_full, ds_empty = bars
     STAGES: gl.constexpr = q_ring.shape[0]
@@ -115,18 +142,18 @@ def _step(
     tma.store_wait(0)  # the previous tile's store: its buffer is written next
     dq_smem.index(HALF).reshape([ROWS, D // 2]).store(dq)
     fence_async_shared()
-    async_atomic_add(dq_desc, [gl.program_id(2), head, first_row, HALF * (D // 2)], dq_smem.index(HALF))
+    async_atomic_add(dq_desc, [dq_at[0], dq_at[1], dq_at[2], HALF * (D // 2)], dq_smem.index(HALF))
     return dk, dv
 
 
 @jit
-def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.constexpr, CAUSAL: gl.constexpr):
+def _consume(dq_desc, dk_desc, dv_desc, table, scale_log2, smem, bars, sizes, HALF: gl.constexpr, CAUSAL: gl.constexpr):
     k_smem, v_smem, q_ring, _, _, _, dq_smem = smem
     kv_full, _, _, _, _ = bars
-    _, group, shared, section, row_tiles, keys = sizes
-    block = gl.program_id(1)
+    heads, group, shared, _, _, _, _ = sizes
     ROWS: gl.constexpr = q_ring.shape[3]
     KEYS: gl.constexpr = k_smem.shape[3]
+    batch, first_head, block, row_tiles, keys, begin = _placed(table, sizes, ROWS, KEYS)
     D: gl.constexpr = q_ring.shape[4]
     d_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
     first_key = (2 * block + HALF) * KEYS
@@ -139,18 +166,23 @@ def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.
     ADDS: gl.constexpr = dk_desc.dtype == gl.float32
     if ADDS:
         shared = 1
-    head, tile = gl.program_id(0) * shared, row_tiles - 1
+    # dQ is by sections of heads, or, of sequences, by heads.
+    head = gl.program_id(0) * shared if table is None else first_head
+    part = gl.program_id(2) if table is None else 0
+    tile = row_tiles - 1
     for step in range(shared * (row_tiles - first)):
         masked = end > keys  # if the keys end inside this block, every tile needs a mask, otherwise only those on the diagonal
         if CAUSAL:
             masked = masked | (tile * ROWS < end)
-        dk, dv = _step(dk, dv, dq_desc, head, tile * ROWS, first_key, keys, masked, scale_log2, smem, bars, step, HALF, CAUSAL)
+        dq_at = (part, head, begin[0] + tile * ROWS)
+        dk, dv = _step(dk, dv, dq_desc, dq_at, tile * ROWS, first_key, keys, masked, scale_log2, smem, bars, step, HALF, CAUSAL)
         if ADDS:
             tile -= 1
         else:
             head, tile = tile_before(head, tile, first, row_tiles)
 
-    pair = (gl.program_id(2) * section + gl.program_id(0)) * shared // group
+    pair = (batch * heads + first_head) // group
+    first_key += begin[1]
     scale = scale_log2 * 0.6931471805599453
     if ADDS:
         _add(dv_desc, dv, pair, first_key, dq_smem.index(HALF))
@@ -184,7 +216,7 @@ def _add(desc, x, pair, first_key, buffer):
     tma.store_wait(0)
 
 
-@jit(do_not_specialize=["heads", "group", "shared", "section", "row_tiles", "keys"])
+@jit(do_not_specialize=["heads", "group", "shared", "section", "row_tiles", "keys", "all_tiles"])
 def attention_hopper_backward_kernel(
     q_desc,
     k_desc,
@@ -195,6 +227,7 @@ def attention_hopper_backward_kernel(
     dq_desc,
     dk_desc,
     dv_desc,
+    table,
     scale_log2,
     heads,
     group,
@@ -202,6 +235,7 @@ def attention_hopper_backward_kernel(
     section,
     row_tiles,
     keys,
+    all_tiles,
     CAUSAL: gl.constexpr,
     ROWS: gl.constexpr,
     KEYS: gl.constexpr,
@@ -224,13 +258,13 @@ def attention_hopper_backward_kernel(
 
     smem = (k_smem, v_smem, q_ring, dout_ring, start_ring, ds_ring, dq_smem)
     bars = (kv_full.index(0), full, empty, ds_full, ds_empty)
-    sizes = (heads, group, shared, section, row_tiles, keys)
+    sizes = (heads, group, shared, section, row_tiles, keys, all_tiles)
     fetched = (q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc)
     gl.warp_specialize(
         [
-            (_consume, (dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, 0, CAUSAL)),
-            (_consume, (dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, 1, CAUSAL)),
-            (_produce, (fetched, smem, bars, sizes, CAUSAL, ROWS, KEYS)),
+            (_consume, (dq_desc, dk_desc, dv_desc, table, scale_log2, smem, bars, sizes, 0, CAUSAL)),
+            (_consume, (dq_desc, dk_desc, dv_desc, table, scale_log2, smem, bars, sizes, 1, CAUSAL)),
+            (_produce, (fetched, table, smem, bars, sizes, CAUSAL, ROWS, KEYS)),
         ],
         [4, 1],
         [240, 24],

@@ -107,7 +107,7 @@ def _plan(
     of_dv = descriptors(lambda x: tiles(x.view(-1, kv_section, keys, v_depth), _ROWS))
 
     def launch(dout, q, k, v, out, lse, scale, delta, start, dq, dk, dv):
-        prepare(out, dout, lse, delta, start, None, scale, rows, row_tiles, heads, *steps(dout))
+        prepare(out, dout, lse, delta, start, None, scale, rows, row_tiles, heads, *steps(dout), None, 0)
         given = [of(x) for of, x in zip(of_given, (q, k, v, dout), strict=True)]
         vectors = [of(x) for of, x in zip(of_vectors, (start, delta), strict=True)]
         together = group if group >= _MANY else 1
