@@ -103,7 +103,7 @@ def _plan(
     prepare = Bound(
         attention_hopper_prepare_kernel, (row_tiles * batch * heads,), {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS, "num_warps": 4}
     )
-    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "num_warps": 4}
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "WIDTH": 0, "num_warps": 4}
     multiply = Bound(attention_hopper_backward_kernel, (section, blocks, units // section), options)
     n_queries, n_keys = (batch * n * length * depth for n, length in ((heads, rows), (kv_heads, keys)))
     options = {"BLOCK": _ROUNDED, "num_warps": 4}
@@ -127,7 +127,7 @@ def _plan(
         sums = [x if stores else torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in (dk, dv)]
         given = of_q(q), of_k(k), of_v(v), of_dout(dout), of_vector(start), of_vector(delta), of_total(total)
         of_both = (of_gradient(x.view(1, -1, keys, depth)) for x in sums)
-        multiply(*given, *of_both, None, positive / math.log(2), heads, group, shared, section, row_tiles, keys, 0)
+        multiply(*given, *of_both, None, None, None, positive / math.log(2), heads, group, shared, section, row_tiles, keys, 0)
         round_query(dq, total, scale, n_queries)
         if not stores:
             for x, exact in zip((dk, dv), sums, strict=True):
@@ -152,28 +152,31 @@ def _backward_sequences(
     # Where the tiles of a sequence begin among those of all: a tile more than whole ones for each sequence before.
     all_tiles = rows // _ROWS + len(sequences.queries)
     start, delta = (torch.empty(heads * all_tiles * _ROWS, dtype=torch.float32, device=q.device) for _ in range(2))
-    dq = torch.empty((1, rows, heads, depth), dtype=torch.float32, device=q.device).transpose(1, 2)
-    dk, dv = (torch.zeros((1, keys, kv_heads, depth), dtype=torch.float32, device=q.device).transpose(1, 2) for _ in range(2))
+    dq, total = (torch.empty((1, rows, heads, depth), dtype=t, device=q.device).transpose(1, 2) for t in (q.dtype, torch.float32))
+    dk, dv = (torch.empty((1, keys, kv_heads, depth), dtype=q.dtype, device=q.device).transpose(1, 2) for _ in range(2))
     by_queries, tiles_of_queries = sequences.table(_ROWS, rows)
     by_keys, tiles_of_keys = sequences.table(2 * _KEYS, keys, of_keys=True)
+    group = heads // kv_heads
+    shared = _heads_of_a_program(group, tiles_of_keys * kv_heads, uneven=True)
+    stores = shared == group
+    sums = [x if stores else torch.zeros_like(x, dtype=torch.float32) for x in (dk, dv)]
     options = {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS, "num_warps": 4}
     attention_hopper_prepare_kernel[(tiles_of_queries * heads,)](
-        out, dout, lse, delta, start, dq, positive, rows, 0, heads, *steps(dout), by_queries, all_tiles, **options
+        out, dout, lse, delta, start, total, positive, rows, 0, heads, *steps(dout), by_queries, all_tiles, **options
     )
     vector, _ = fp32_layouts()
     vectors = (TensorDescriptor(x, [len(x)], [1], [_ROWS], vector) for x in (start, delta))
     fetched = tiles(q, _ROWS), tiles(k, _KEYS, swizzle=padded(depth)), tiles(v, _KEYS), tiles(dout, _ROWS), *vectors
-    sums = (_sums(x) for x in (dq, dk, dv))
-    sizes = heads, heads // kv_heads, 1, 1, 0, keys, all_tiles
-    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "num_warps": 4}
-    attention_hopper_backward_kernel[(tiles_of_keys * heads,)](*fetched, *sums, by_keys, positive / math.log(2), *sizes, **options)
-    gradients = []
-    for sum, factor in ((dq, scale), (dk, 1.0), (dv, 1.0)):
-        rounded = torch.empty(sum.transpose(1, 2).shape, dtype=q.dtype, device=q.device)
-        n = rounded.numel()
-        attention_hopper_round_kernel[(cdiv(n, _ROUNDED),)](rounded, sum, factor, n, BLOCK=_ROUNDED, num_warps=4)
-        gradients.append(rounded.transpose(1, 2))
-    return gradients[0], gradients[1], gradients[2]
+    added = _sums(total), *(tiles(x, _KEYS) if stores else _sums(x) for x in sums)
+    sizes = heads, group, shared, 1, 0, keys, all_tiles
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "WIDTH": depth, "num_warps": 4}
+    attention_hopper_backward_kernel[(tiles_of_keys * heads // shared,)](
+        *fetched, *added, dk, dv, by_keys, positive / math.log(2), *sizes, **options
+    )
+    for x, exact, factor in ((dq, total, scale), *(() if stores else zip((dk, dv), sums, (1.0, 1.0), strict=True))):
+        n = x.numel()
+        attention_hopper_round_kernel[(cdiv(n, _ROUNDED),)](x, exact, factor, n, BLOCK=_ROUNDED, num_warps=4)
+    return dq, dk, dv
 
 
 def _heads_of_a_program(group: int, programs: int, uneven: bool) -> int:

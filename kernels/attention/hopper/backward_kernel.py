@@ -42,7 +42,8 @@ def _placed(table, sizes, ROWS: gl.constexpr, KEYS: gl.constexpr):
         head = (gl.program_id(2) * section + gl.program_id(0)) * shared
         placed = (head // heads, head % heads, gl.program_id(1), row_tiles, keys, (0, 0, row_tiles, 0))
     else:
-        head, tile, rows, keys, begin, number = place_in_sequence(table, gl.program_id(0), heads)
+        unit, tile, rows, keys, begin, number = place_in_sequence(table, gl.program_id(0), heads // shared)
+        head = unit * shared
         block = gl.maximum(gl.cdiv(keys, 2 * KEYS) - 1 - tile, 0)
         first_tile = (begin[0] + number * ROWS) // ROWS
         placed = (0, head, block, gl.cdiv(rows, ROWS), keys, (begin[0], begin[1], all_tiles, first_tile))
@@ -147,7 +148,21 @@ def _step(
 
 
 @jit
-def _consume(dq_desc, dk_desc, dv_desc, table, scale_log2, smem, bars, sizes, HALF: gl.constexpr, CAUSAL: gl.constexpr):
+def _consume(
+    dq_desc,
+    dk_desc,
+    dv_desc,
+    dk_out,
+    dv_out,
+    table,
+    scale_log2,
+    smem,
+    bars,
+    sizes,
+    HALF: gl.constexpr,
+    CAUSAL: gl.constexpr,
+    WIDTH: gl.constexpr,
+):
     k_smem, v_smem, q_ring, _, _, _, dq_smem = smem
     kv_full, _, _, _, _ = bars
     heads, group, shared, _, _, _, _ = sizes
@@ -182,15 +197,22 @@ def _consume(dq_desc, dk_desc, dv_desc, table, scale_log2, smem, bars, sizes, HA
             head, tile = tile_before(head, tile, first, row_tiles)
 
     pair = (batch * heads + first_head) // group
-    first_key += begin[1]
     scale = scale_log2 * 0.6931471805599453
     if ADDS:
-        _add(dv_desc, dv, pair, first_key, dq_smem.index(HALF))
-        _add(dk_desc, dk * scale, pair, first_key, dq_smem.index(HALF))
+        _add(dv_desc, dv, pair, begin[1] + first_key, dq_smem.index(HALF))
+        _add(dk_desc, dk * scale, pair, begin[1] + first_key, dq_smem.index(HALF))
+    elif table is not None and first_key + KEYS > keys:
+        # The keys after these are another sequence's.
+        key = gl.expand_dims(first_key + gl.arange(0, KEYS, gl.SliceLayout(1, d_layout)), 1)
+        column = gl.expand_dims(gl.arange(0, D, gl.SliceLayout(0, d_layout)), 0)
+        at = ((begin[1] + key).to(gl.int64) * (heads // group) + pair) * WIDTH + column
+        inside = (key < keys) & (column < WIDTH)
+        gl.store(dv_out + at, dv.to(q_ring.dtype), mask=inside)
+        gl.store(dk_out + at, (dk * scale).to(q_ring.dtype), mask=inside)
     else:
         # Only this consumer reads this half of V.
-        _store(dv_desc, dv, pair, first_key, v_smem.index(HALF))
-        _store(dk_desc, dk * scale, pair, first_key, v_smem.index(HALF))
+        _store(dv_desc, dv, pair, begin[1] + first_key, v_smem.index(HALF))
+        _store(dk_desc, dk * scale, pair, begin[1] + first_key, v_smem.index(HALF))
 
 
 @jit
@@ -227,6 +249,8 @@ def attention_hopper_backward_kernel(
     dq_desc,
     dk_desc,
     dv_desc,
+    dk_out,
+    dv_out,
     table,
     scale_log2,
     heads,
@@ -240,6 +264,7 @@ def attention_hopper_backward_kernel(
     ROWS: gl.constexpr,
     KEYS: gl.constexpr,
     STAGES: gl.constexpr,
+    WIDTH: gl.constexpr,
 ):
     dtype: gl.constexpr = q_desc.dtype
     D: gl.constexpr = q_desc.block_type.shape[3]
@@ -262,8 +287,8 @@ def attention_hopper_backward_kernel(
     fetched = (q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc)
     gl.warp_specialize(
         [
-            (_consume, (dq_desc, dk_desc, dv_desc, table, scale_log2, smem, bars, sizes, 0, CAUSAL)),
-            (_consume, (dq_desc, dk_desc, dv_desc, table, scale_log2, smem, bars, sizes, 1, CAUSAL)),
+            (_consume, (dq_desc, dk_desc, dv_desc, dk_out, dv_out, table, scale_log2, smem, bars, sizes, 0, CAUSAL, WIDTH)),
+            (_consume, (dq_desc, dk_desc, dv_desc, dk_out, dv_out, table, scale_log2, smem, bars, sizes, 1, CAUSAL, WIDTH)),
             (_produce, (fetched, table, smem, bars, sizes, CAUSAL, ROWS, KEYS)),
         ],
         [4, 1],
