@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernels.attention import scaled_dot_product_attention as attention
-from kernels.attention.attention import _hopper
+from kernels.attention.attention import hopper_kernels
 from kernels.configs import choose
 from kernels.configs.attention import ATTENTION
 
@@ -46,7 +46,7 @@ def test_they_are_right_and_repeat(width, v_width, dtype, bound, causal, draw):
     for batch, heads, kv_heads, rows, keys in CALLS:
         q, grad = (draw(batch, rows, heads, n, dtype=dtype).transpose(1, 2) for n in (width, v_width))
         k, v = (draw(batch, kv_heads, keys, n, dtype=dtype) for n in (width, v_width))
-        assert _hopper("backward", q, k, v, causal)
+        assert hopper_kernels("backward", q, k, v, causal)
         runs = [gradients(q, k, v, grad, is_causal=causal, scale=0.08) for _ in range(3)]
         errors = [error(*each) for each in zip(runs[0], exactly(q, k, v, grad, causal, 0.08), strict=True)]
         assert max(errors) < bound, (batch, heads, kv_heads, rows, keys, errors)
