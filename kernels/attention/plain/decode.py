@@ -58,8 +58,8 @@ def attention_decode_kernel(
     at = tl.cast(batch, tl.int64) * q_strides[0] + tl.cast(head, tl.int64) * q_strides[1] + tl.cast(place % rows, tl.int64) * q_strides[2]
     inside = place < queries
     q_tile = tl.load(q + at[:, None] + column[None, :], mask=inside[:, None] & (column < WIDTH)[None, :], other=0.0)
-    k_view = (k, k_strides, batch, kv_head, keys)
-    v_view = (v, v_strides, batch, kv_head, keys)
+    k_view = (k, k_strides, batch, kv_head, keys, 0)
+    v_view = (v, v_strides, batch, kv_head, keys, 0)
     acc = tl.zeros((M, V_COLUMNS), tl.float32)
     total = tl.zeros((M,), tl.float32)
     peak = tl.full((M,), -float("inf"), tl.float32)
