@@ -9,12 +9,11 @@ import random
 
 import torch
 import triton
-from torch.nn.attention import varlen
 
 from kernels.attention import varlen_attn
-from kernels.peers import LINES
+from kernels.peers import LINES, peer, providers
 
-PROVIDERS = {"triton": varlen_attn, "torch": varlen.varlen_attn}
+PROVIDERS = providers(triton=varlen_attn, torch=peer("torch.nn.attention.varlen", "varlen_attn"))  # since torch 2.10
 # (sequences, mean length, heads)
 SHAPES = [(64, 512, 16), (16, 1024, 16), (8, 4096, 16)]
 
