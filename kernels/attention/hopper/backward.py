@@ -13,7 +13,7 @@ from torch import Tensor
 from kernels.attention.hopper import wide_backward
 from kernels.attention.hopper.backward_kernel import attention_hopper_backward_kernel
 from kernels.attention.hopper.prepare import attention_hopper_prepare_kernel, attention_hopper_round_kernel
-from kernels.attention.hopper.tiles import AVAILABLE, fp32_layouts, largest_divisor, padded, tiles, travels, with_positive_scale
+from kernels.attention.hopper.tiles import AVAILABLE, fp32_layouts, largest_divisor, padded, tiles, travels
 from kernels.attention.hopper.tiles import supports as supported
 from kernels.attention.plain.tiles import steps
 from kernels.configs import Card, card
@@ -22,8 +22,6 @@ from kernels.launches.bound import Bound, descriptors, on_boundary
 
 if AVAILABLE:
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
-__all__ = ["backward", "supports"]
 
 Shape = tuple[int, ...]
 
@@ -52,31 +50,19 @@ def backward(
     """Return the gradients of `forward.forward` by q, k and v, contiguous, in their dtypes. `out` and `lse` are its results."""
     if not _is_narrow(q, v):
         return wide_backward.backward(dout, q, k, v, out, lse, causal, scale)
-    q, positive = with_positive_scale(q, scale)
     dout = dout if travels(dout) else dout.clone(memory_format=torch.contiguous_format)
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
-    layouts = [size for x in (q, k, v, dout) for size in (x.shape, x.stride())]
-    launch = _plan(card(), q.dtype, *layouts, on_boundary(out, lse), causal)
-    launch(dout, q, k, v, out, lse, positive, scale, dq, dk, dv)
+    strides = tuple([x.stride() for x in (q, k, v, dout)])
+    launch = _plan(card(), q.dtype, q.shape, k.shape, strides, on_boundary(out, lse), causal)
+    launch(dout, q, k, v, out, lse, scale, dq, dk, dv)
     return dq, dk, dv
 
 
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    on: Card,
-    dtype: torch.dtype,
-    q: Shape,
-    q_strides: Shape,
-    k: Shape,
-    k_strides: Shape,
-    v: Shape,
-    v_strides: Shape,
-    dout: Shape,
-    dout_strides: Shape,
-    boundaries: tuple[bool, ...],
-    causal: bool,
+    on: Card, dtype: torch.dtype, q: Shape, k: Shape, strides: tuple[Shape, ...], boundaries: tuple[bool, ...], causal: bool
 ) -> Callable[..., None]:
-    """Return the launches for shapes and strides."""
+    """Return the launches for shapes, and for strides of q, k, v and dO."""
     batch, heads, rows, depth = q
     kv_heads, keys = k[1:3]
     row_tiles, blocks, group = cdiv(rows, _ROWS), cdiv(keys, 2 * _KEYS), heads // kv_heads
@@ -107,17 +93,15 @@ def _plan(
     of_total = descriptors(of_sums)
     of_gradient = descriptors(lambda x: tiles(x, _KEYS) if stores else of_sums(x))
 
-    def launch(
-        dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, positive: float, scale: float, *gradients: Tensor
-    ) -> None:
+    def launch(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float, *gradients: Tensor) -> None:
         dq, dk, dv = gradients
         start, delta = (torch.empty(batch * heads * row_tiles * _ROWS, dtype=torch.float32, device=q.device) for _ in range(2))
         total = torch.empty((units // section, shared * section, rows, depth), dtype=torch.float32, device=q.device)
-        prepare(out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *steps(dout))
+        prepare(out, dout, lse, delta, start, total, scale, rows, row_tiles, heads, *steps(dout))
         sums = [x if stores else torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in (dk, dv)]
         given = of_q(q), of_k(k), of_v(v), of_dout(dout), of_vector(start), of_vector(delta), of_total(total)
         of_both = (of_gradient(x.view(1, -1, keys, depth)) for x in sums)
-        multiply(*given, *of_both, positive / math.log(2), heads, group, shared, section, row_tiles, keys)
+        multiply(*given, *of_both, scale / math.log(2), heads, group, shared, section, row_tiles, keys)
         round_query(dq, total, scale, n_queries)
         if not stores:
             for x, exact in zip((dk, dv), sums, strict=True):

@@ -17,15 +17,13 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 from __future__ import annotations
 
 from kernels.attention.hopper.tile_order import tile_before
-from kernels.attention.hopper.tiles import AVAILABLE, barriers, jit, ring
+from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
 
 if AVAILABLE:
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
-    from kernels.attention.hopper.tiles import async_atomic_add, async_load, async_store
-
-__all__ = ["attention_hopper_backward_kernel"]
+    from kernels.hopper import async_atomic_add, async_load, async_store, barriers
 
 
 @jit

@@ -12,16 +12,14 @@ results are bitwise reproducible. Formula: Dao 2023 (arXiv 2307.08691), section 
 
 from __future__ import annotations
 
-from kernels.attention.hopper.tiles import AVAILABLE, barriers, jit, ring
+from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
 from kernels.attention.hopper.wide import add_product, cleared, finished, scores, store_parts
 
 if AVAILABLE:
     from triton.experimental.gluon import language as gl
     from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma_wait
 
-    from kernels.attention.hopper.tiles import async_load, async_store
-
-__all__ = ["attention_hopper_query_kernel"]
+    from kernels.hopper import async_load, async_store, barriers
 
 
 @jit
