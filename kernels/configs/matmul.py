@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 # Rows up to which a product is a walk over its weights: a tile of warpgroups has 64 at least.
 FEW = 64
@@ -24,6 +25,12 @@ class Tile:
     group_m: int = 8
     chiplets: int = 1
     options: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def launched(self) -> dict[str, Any]:
+        """The options of a launch."""
+        blocks = {"BLOCK_M": self.m, "BLOCK_N": self.n, "BLOCK_K": self.k, "GROUP_M": self.group_m, "CHIPLETS": self.chiplets}
+        return {**blocks, "num_warps": self.warps, "num_stages": self.stages, **self.options}
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,6 @@ def _inverse(x, EXACT: tl.constexpr):
 
 
 @triton.jit
-def _sigmoid(x, EXACT: tl.constexpr):
-    return _inverse(1.0 + tl.exp2(-1.4426950408889634 * x), EXACT)
-
-
-@triton.jit
 def _tanh_exponent(x):
     # (1 + tanh u) / 2 = 1 / (1 + 2**this), u = sqrt(2 / pi) (x + 0.044715 x**3); the factors include -2 sqrt(2 / pi) log2(e).
     return x * (-2.302208198144325 - 0.1029432395800235 * x * x)
@@ -84,7 +79,7 @@ def activate(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
     elif ACTIVATION == "relu":
         x = tl.where(x < 0.0, 0.0, x)  # keeps NaN
     elif ACTIVATION == "silu":
-        x = x * _sigmoid(x, EXACT)
+        x = x * _inverse(1.0 + tl.exp2(-1.4426950408889634 * x), EXACT)
     return x
 
 

@@ -20,7 +20,7 @@ from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, on_boundary
 from kernels.launches.tape import refuse
 from kernels.matmul.kernels import copy_rows_kernel, matmul_kernel, row_kernel
-from kernels.matmul.layout import Launch, Layout
+from kernels.matmul.layout import PLAIN, Epilogue, Launch, Layout
 from kernels.matmul.split import for_few_rows, in_parts, shared
 
 # The cost of fetching an element of a row or column of operands, in products of a row and a column.
@@ -83,7 +83,7 @@ def multiply(
         bias = bias if bias is None else bias.contiguous()
         boundaries = on_boundary(a, b, saved, bias)
         launch = _plan(card(), a.dtype, precision, boundaries, Layout.of(a), Layout.of(b), bias is not None, activation, save)
-        launch(a, b, out, saved, bias)
+        launch(a, b, out, saved, out if bias is None else bias)
     return out, saved
 
 
@@ -100,7 +100,7 @@ def multiply_into(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, add: bool
     aligned = (a.data_ptr() | b.data_ptr() | out.data_ptr()) % 16 == 0 and out.is_contiguous()
     launch = _plan_into(card(), a.dtype, aligned, add, Layout.of(a), Layout.of(b))
     if launch:
-        launch(a, b, out, out, None)
+        launch(a, b, out, out, out)
     elif add:
         torch.addmm(out, a, b, out=out)
     else:
@@ -132,7 +132,7 @@ def _plan(
 ) -> Launch:
     config, aligned = choose(MATMUL, on), all(boundaries[:2])
     shape = (*a.shape[:-1], b.shape[-1])
-    epilogue = {"bias": bias, "activation": activation, "save": save}
+    epilogue = {"BIAS": bias, "ACTIVATION": activation, "SAVE": save}
     (m, k), n = a.shape[-2:], b.shape[-1]
     dense = a.stride[-1] == b.stride[-2] == 1 and k % 16 == b.stride[-1] % 16 == 0  # steps that Triton takes for those of vectors
     if config.row and not precision and aligned and len(shape) == 2 and m <= config.row.m and dense and k <= LONGEST_ROW:
@@ -142,15 +142,14 @@ def _plan(
         tile, parts = few
         if parts == 1:
             return _pointers(tile, on, precision, config.widen, a, b, epilogue)
-        plain = {"bias": False, "activation": None, "save": False}
-        return in_parts(parts, lambda a, b: _pointers(tile, on, precision, config.widen, a, b, plain, True), on, a, b, epilogue)
+        return in_parts(parts, lambda a, b: _pointers(tile, on, precision, config.widen, a, b, PLAIN, True), on, a, b, epilogue)
     if _takes_tma(config, dtype, aligned, a, b):
         narrow = activation and a.shape[-1] < HIDES_ACTIVATION
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
         from kernels.matmul.specialized import product
 
         tile = cheapest(config.specialized[1 if narrow else 0 :], on, shape, k, (a.fetching, b.fetching))
-        return product(tile, on, dtype, a, b, **epilogue)
+        return product(tile, on, dtype, a, b, epilogue)
     tiles = config.narrow
     if precision:
         tiles = getattr(config, precision)
@@ -164,18 +163,13 @@ def _takes_tma(config: Config, dtype: torch.dtype, aligned: bool, a: Layout, b: 
 
 
 def _pointers(
-    tile: Tile, on: Card, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: dict[str, Any], early: bool = False
+    tile: Tile, on: Card, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: Epilogue, early: bool = False
 ) -> Launch:
     (m, k), n = a.shape[-2:], b.shape[-1]
     programs = a.matrices * -(-m // tile.m) * -(-n // tile.n)
     steps = (tile.m * max(a.stride[-2], n), tile.n * b.stride[-1], tile.k * max(a.stride[-1], b.stride[-2]))
     strides = [step for x in (a, b) for step in (x.stride if len(x.shape) == 3 else (0, *x.stride))]
     options: dict[str, Any] = {
-        "BLOCK_M": tile.m,
-        "BLOCK_N": tile.n,
-        "BLOCK_K": tile.k,
-        "GROUP_M": tile.group_m,
-        "CHIPLETS": tile.chiplets,
         "EVEN_K": k % tile.k == 0,
         "WIDE": max(steps) >= 2**31,
         "PRECISION": precision or "ieee",
@@ -183,21 +177,12 @@ def _pointers(
         "DOUBLE": precision == "ieee" and programs < on.processors and k >= LONG,
         "WIDEN": widen,
         "EARLY": early and on.early["EARLY"],
-        "num_warps": tile.warps,
-        "num_stages": tile.stages,
-        **{name.upper(): value for name, value in epilogue.items()},
-        **tile.options,
     }
-
-    bound = Bound(matmul_kernel, (programs,), options)
-
-    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
-        bound(a, b, out, saved, out if bias is None else bias, m, n, k, *strides)
-
-    return launch
+    bound = Bound(matmul_kernel, (programs,), options | epilogue | tile.launched)
+    return lambda *tensors: bound(*tensors, m, n, k, *strides)
 
 
-def _row(tile: Tile, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
+def _row(tile: Tile, a: Layout, b: Layout, epilogue: Epilogue) -> Launch:
     (m, k), n = a.shape, b.shape[1]
     block = tile.k * 2 if k > tile.k * 2 and k % (tile.k * 2) == 0 else tile.k
     options: dict[str, Any] = {
@@ -207,14 +192,9 @@ def _row(tile: Tile, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
         "BLOCK_K": block,
         "EVICTION": "evict_first" if n * k * 2 < PASSING else "",
         "num_warps": tile.warps,
-        **{name.upper(): value for name, value in epilogue.items()},
     }
-    bound = Bound(row_kernel, (cdiv(n, tile.n),), options)
-
-    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
-        bound(a, b, out, saved, out if bias is None else bias, n, k, a.stride(0), b.stride(1))
-
-    return launch
+    bound = Bound(row_kernel, (cdiv(n, tile.n),), options | epilogue)
+    return lambda *tensors: bound(*tensors, n, k, a.stride[0], b.stride[1])
 
 
 def cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...], k: int, fetching: tuple[int, int] = (1, 1)) -> AnyTile:

@@ -36,8 +36,7 @@ def scaled_mm_kernel(
     EVEN_K: tl.constexpr,
     WIDE: tl.constexpr,
     BLOCKS: tl.constexpr,
-    WIDEN_A: tl.constexpr,
-    WIDEN_B: tl.constexpr,
+    WIDEN: tl.constexpr,
     PARTS: tl.constexpr,
     EARLY: tl.constexpr,
 ):
@@ -92,10 +91,8 @@ def scaled_mm_kernel(
         else:
             a = tl.load(a_ptrs, mask=(depth < end - k)[None, :], other=0.0)
             b = tl.load(b_ptrs, mask=(depth < end - k)[:, None], other=0.0)
-        if WIDEN_A:
-            a = a.to(tl.float16)
-        if WIDEN_B:
-            b = b.to(tl.float16)
+        if WIDEN:
+            a, b = a.to(tl.float16), b.to(tl.float16)
         short = tl.dot(a, b)
         # The compiler would fold a sum of products into the product. It does not fold a multiplication and an addition.
         acc = tl.fma(short, by_row[:, None] * by_block if BLOCKS else 1.0, acc)
