@@ -45,19 +45,10 @@ def _turn(turn, whole, K, shares, BLOCK_K: gl.constexpr, SHARED: gl.constexpr):
 
 @gluon.jit
 def _fetch(
-    a_desc,
-    b_descs,
-    buffers,
-    bars,
-    shape,
-    BLOCK_N: gl.constexpr,
-    A_TRANSPOSED: gl.constexpr,
-    B_TRANSPOSED: gl.constexpr,
-    GROUP_M: gl.constexpr,
-    SHARED: gl.constexpr,
-    ROWS_WITHIN: gl.constexpr,
-    COLUMNS_WITHIN: gl.constexpr,
-):
+    a_desc, b_descs, buffers, bars, shape,
+    BLOCK_N: gl.constexpr, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr, GROUP_M: gl.constexpr, SHARED: gl.constexpr,
+    ROWS_WITHIN: gl.constexpr, COLUMNS_WITHIN: gl.constexpr,
+):  # fmt: skip
     batches, M, N, K, shares = shape
     a_bufs, b_bufs = buffers
     ready, empty = bars
@@ -238,21 +229,10 @@ def _one_before(accs, step, empty, PENDING: gl.constexpr, pred=True):
 
 @gluon.jit
 def _multiply(
-    HALF: gl.constexpr,
-    staging,
-    tensors,
-    shape,
-    BLOCK_N: gl.constexpr,
-    A_TRANSPOSED: gl.constexpr,
-    B_TRANSPOSED: gl.constexpr,
-    GROUP_M: gl.constexpr,
-    BIAS: gl.constexpr,
-    ACTIVATION: gl.constexpr,
-    SAVE: gl.constexpr,
-    ADD: gl.constexpr,
-    SPREAD: gl.constexpr,
-    SHARED: gl.constexpr,
-):
+    HALF: gl.constexpr, staging, tensors, shape,
+    BLOCK_N: gl.constexpr, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr, GROUP_M: gl.constexpr,
+    BIAS: gl.constexpr, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr, SPREAD: gl.constexpr, SHARED: gl.constexpr,
+):  # fmt: skip
     batches, M, N, K, shares = shape
     buffers, bars, results, bias_ptr, shares_ptr = tensors
     ready, empty = bars
@@ -343,32 +323,12 @@ def _ring(desc, COUNT: gl.constexpr):
 
 @gluon.jit(do_not_specialize=["batches", "shares"])
 def matmul_specialized_kernel(
-    a_desc,
-    b_desc,
-    more_desc,
-    out_desc,
-    saved_desc,
-    out_ptr,
-    saved_ptr,
-    bias_ptr,
-    shares_ptr,
-    batches,
-    M,
-    N,
-    K,
-    shares,
-    BLOCK_N: gl.constexpr,
-    HALVES: gl.constexpr,
-    A_TRANSPOSED: gl.constexpr,
-    B_TRANSPOSED: gl.constexpr,
-    STAGES: gl.constexpr,
-    GROUP_M: gl.constexpr,
-    BIAS: gl.constexpr,
-    ACTIVATION: gl.constexpr,
-    SAVE: gl.constexpr,
-    ADD: gl.constexpr,
-    SPREAD: gl.constexpr,
-):
+    a_desc, b_desc, more_desc, out_desc, saved_desc, out_ptr, saved_ptr, bias_ptr, shares_ptr,
+    batches, M, N, K, shares,
+    BLOCK_N: gl.constexpr, HALVES: gl.constexpr, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr,
+    STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+    BIAS: gl.constexpr, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr, SPREAD: gl.constexpr,
+):  # fmt: skip
     a_bufs = _ring(a_desc, HALVES * STAGES)
     b_descs = (b_desc,)
     b_bufs = (_ring(b_desc, STAGES),)

@@ -14,32 +14,11 @@ BLOCK = tl.constexpr(128)
 
 @triton.jit
 def scaled_mm_kernel(
-    a_ptr,
-    b_ptr,
-    out_ptr,
-    scale_a_ptr,
-    scale_b_ptr,
-    M,
-    N,
-    K,
-    a_stride,
-    b_stride,
-    scale_a_stride_m,
-    scale_a_stride_k,
-    scale_b_stride_k,
-    scale_b_stride_n,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    CHIPLETS: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    WIDE: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    WIDEN: tl.constexpr,
-    PARTS: tl.constexpr,
-    EARLY: tl.constexpr,
-):
+    a_ptr, b_ptr, out_ptr, scale_a_ptr, scale_b_ptr,
+    M, N, K, a_stride, b_stride, scale_a_stride_m, scale_a_stride_k, scale_b_stride_k, scale_b_stride_n,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, CHIPLETS: tl.constexpr,
+    EVEN_K: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, WIDEN: tl.constexpr, PARTS: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
     """Compute a tile of the output per program. Both operands are dense along K.
 
     `PARTS`: programs that share a sum, a row of the grid each. A part has `K` products, a multiple of `BLOCK_K`, and an output of its own.

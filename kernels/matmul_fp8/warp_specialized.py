@@ -99,16 +99,9 @@ def _of_rows(x, like):
 
 @gluon.jit
 def _multiply(
-    HALF: gl.constexpr,
-    staging,
-    tensors,
-    shape,
-    strides,
-    BLOCK_N: gl.constexpr,
-    GROUP: gl.constexpr,
-    GROUP_M: gl.constexpr,
-    BLOCKS: gl.constexpr,
-):
+    HALF: gl.constexpr, staging, tensors, shape, strides,
+    BLOCK_N: gl.constexpr, GROUP: gl.constexpr, GROUP_M: gl.constexpr, BLOCKS: gl.constexpr,
+):  # fmt: skip
     _batches, M, N, K, shares = shape
     buffers, rings, bars, out_desc, scale_a_ptr, scale_b_ptr, shares_ptr = tensors
     a_bufs, b_bufs = buffers
@@ -199,28 +192,10 @@ def _multiply(
 
 @gluon.jit(do_not_specialize=["M", "shares"])
 def scaled_mm_specialized_kernel(
-    a_desc,
-    b_desc,
-    more_desc,
-    out_desc,
-    scale_a_ptr,
-    scale_b_ptr,
-    shares_ptr,
-    M,
-    N,
-    K,
-    shares,
-    scale_a_stride_m,
-    scale_a_stride_k,
-    scale_b_stride_k,
-    scale_b_stride_n,
-    BLOCK_N: gl.constexpr,
-    HALVES: gl.constexpr,
-    GROUP: gl.constexpr,
-    STAGES: gl.constexpr,
-    GROUP_M: gl.constexpr,
-    BLOCKS: gl.constexpr,
-):
+    a_desc, b_desc, more_desc, out_desc, scale_a_ptr, scale_b_ptr, shares_ptr,
+    M, N, K, shares, scale_a_stride_m, scale_a_stride_k, scale_b_stride_k, scale_b_stride_n,
+    BLOCK_N: gl.constexpr, HALVES: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr, BLOCKS: gl.constexpr,
+):  # fmt: skip
     a_bufs = _ring(a_desc, HALVES * STAGES)
     b_descs = (b_desc,)
     b_bufs = (_ring(b_desc, STAGES),)

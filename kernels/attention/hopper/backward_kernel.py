@@ -184,27 +184,10 @@ def _add(desc, x, pair, first_key, buffer):
 
 @jit(do_not_specialize=["heads", "group", "shared", "section", "row_tiles", "keys"])
 def attention_hopper_backward_kernel(
-    q_desc,
-    k_desc,
-    v_desc,
-    dout_desc,
-    lse_desc,
-    delta_desc,
-    dq_desc,
-    dk_desc,
-    dv_desc,
-    scale_log2,
-    heads,
-    group,
-    shared,
-    section,
-    row_tiles,
-    keys,
-    CAUSAL: gl.constexpr,
-    ROWS: gl.constexpr,
-    KEYS: gl.constexpr,
-    STAGES: gl.constexpr,
-):
+    q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc, dq_desc, dk_desc, dv_desc,
+    scale_log2, heads, group, shared, section, row_tiles, keys,
+    CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     D: gl.constexpr = q_desc.block_type.shape[3]
     ds_layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)

@@ -8,23 +8,9 @@ import triton.language as tl
 
 @triton.jit
 def attention_hopper_prepare_kernel(
-    out,
-    dout,
-    lse,
-    delta,
-    start,
-    dq,
-    scale,
-    rows,
-    row_tiles,
-    heads,
-    batch_stride,
-    head_stride,
-    row_stride,
-    WIDTH: tl.constexpr,
-    D: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    out, dout, lse, delta, start, dq, scale, rows, row_tiles, heads, batch_stride, head_stride, row_stride,
+    WIDTH: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Write -delta, -lse / scale, and zeros to dQ if there is one. Rows that pad the last tile start from -inf, so that their P is zero."""
     pair = (tl.program_id(0) // row_tiles).to(tl.int64)
     row = tl.program_id(0) % row_tiles * BLOCK + tl.arange(0, BLOCK)

@@ -200,25 +200,10 @@ def _keys(dk_desc, scale, smem, bars, sizes, CAUSAL: gl.constexpr, REST: gl.cons
 
 @jit(do_not_specialize=["kv_heads", "group", "together", "section", "row_tiles"])
 def attention_hopper_key_value_kernel(
-    q_desc,
-    k_desc,
-    v_desc,
-    dout_desc,
-    start_desc,
-    delta_desc,
-    dk_desc,
-    dv_desc,
-    scale,
-    kv_heads,
-    group,
-    together,
-    section,
-    row_tiles,
-    CAUSAL: gl.constexpr,
-    STAGES: gl.constexpr,
-    REST: gl.constexpr,
-    V_REST: gl.constexpr,
-):
+    q_desc, k_desc, v_desc, dout_desc, start_desc, delta_desc, dk_desc, dv_desc,
+    scale, kv_heads, group, together, section, row_tiles,
+    CAUSAL: gl.constexpr, STAGES: gl.constexpr, REST: gl.constexpr, V_REST: gl.constexpr,
+):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     ROWS: gl.constexpr = q_desc.block_type.shape[2]
     D: gl.constexpr = q_desc.block_type.shape[3]

@@ -85,17 +85,7 @@ def _probabilities(s, offset, first_row, first_key, keys, scale_log2, CAUSAL: gl
 
 @jit
 def _consume(
-    dq_desc,
-    start,
-    delta,
-    scale,
-    smem,
-    bars,
-    sizes,
-    HALF: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    REST: gl.constexpr,
-    V_REST: gl.constexpr,
+    dq_desc, start, delta, scale, smem, bars, sizes, HALF: gl.constexpr, CAUSAL: gl.constexpr, REST: gl.constexpr, V_REST: gl.constexpr
 ):
     q_smem, dout_smem, k_ring, v_ring = smem
     q_full, k_full, k_empty, v_full, v_empty = bars
@@ -161,24 +151,10 @@ def _consume(
 
 @jit(do_not_specialize=["heads", "group", "section", "row_tiles", "keys"])
 def attention_hopper_query_kernel(
-    q_desc,
-    k_desc,
-    v_desc,
-    dout_desc,
-    dq_desc,
-    start,
-    delta,
-    scale,
-    heads,
-    group,
-    section,
-    row_tiles,
-    keys,
-    CAUSAL: gl.constexpr,
-    REST: gl.constexpr,
-    V_REST: gl.constexpr,
-    V_STAGES: gl.constexpr,
-):
+    q_desc, k_desc, v_desc, dout_desc, dq_desc,
+    start, delta, scale, heads, group, section, row_tiles, keys,
+    CAUSAL: gl.constexpr, REST: gl.constexpr, V_REST: gl.constexpr, V_STAGES: gl.constexpr,
+):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     ROWS: gl.constexpr = q_desc.block_type.shape[2]
     KEYS: gl.constexpr = k_desc.block_type.shape[2]
