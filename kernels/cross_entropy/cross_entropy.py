@@ -98,13 +98,7 @@ def _checked(input: Tensor, target: Tensor, weight: Tensor | None, reduction: st
 
 @custom_op("warpwave::cross_entropy")
 def _cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    label_smoothing: float,
-    dtype: torch.dtype,
+    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, label_smoothing: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss, statistics of rows (2, N), and the mean's divisor (1,), which is empty for losses per row."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
@@ -158,13 +152,7 @@ _cross_entropy.register_autograd(_backward, setup_context=_setup_context)
 
 @custom_op("warpwave::cross_entropy_", mutates_args=("input",))
 def _cross_entropy_(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    label_smoothing: float,
-    dtype: torch.dtype,
+    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, label_smoothing: float, dtype: torch.dtype
 ) -> Tensor:
     """Return the loss, and leave its gradient in `input`."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)

@@ -185,14 +185,7 @@ def _logits(x: Tensor, weight: Tensor, bias: Tensor | None, chunk: int) -> Itera
 
 
 def _gradients(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Targets,
-    upstream: Tensor | None,
-    mean: bool,
-    chunk: int,
-    wanted: list[bool],
+    x: Tensor, weight: Tensor, bias: Tensor | None, targets: Targets, upstream: Tensor | None, mean: bool, chunk: int, wanted: list[bool]
 ) -> tuple[tuple[Tensor, Tensor, Tensor], list[launch.Parts]]:
     """Return gradients of input, weight and bias, computed chunk by chunk, and the statistics of the tokens."""
     of_input, of_weight, of_bias = grads = _empty_like(x, weight, bias, wanted)

@@ -55,11 +55,7 @@ AnyTile = TypeVar("AnyTile", Tile, Specialized)
 
 
 def multiply(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str | None = None,
-    save: bool = False,
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, activation: str | None = None, save: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return `activation(a @ b + bias)` and, with `save`, the activation's input; for matrices, or batches of them without a bias.
 

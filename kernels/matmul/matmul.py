@@ -55,12 +55,7 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 @repeatable
-def linear(
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str | None = None,
-) -> torch.Tensor:
+def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, activation: str | None = None) -> torch.Tensor:
     """Return `activation(input @ weight.T + bias)`, as `torch.nn.functional.linear`, with the activation applied before rounding.
 
     If a gradient is needed, the forward also writes the activation's input, except for relu, whose output is enough. Recomputing it would

@@ -17,11 +17,7 @@ BLOCK = 128
 
 @repeatable
 def scaled_mm(
-    input: torch.Tensor,
-    other: torch.Tensor,
-    scale_input: torch.Tensor,
-    scale_other: torch.Tensor,
-    out_dtype: torch.dtype = torch.bfloat16,
+    input: torch.Tensor, other: torch.Tensor, scale_input: torch.Tensor, scale_other: torch.Tensor, out_dtype: torch.dtype = torch.bfloat16
 ) -> torch.Tensor:
     """Return `(input * scales) @ (other * scales)`, as `torch._scaled_mm` of a GPU that has fp8, without a gradient.
 

@@ -19,13 +19,7 @@ from kernels.matmul_fp8.warp_specialized import scaled_mm_specialized_kernel
 
 
 def specialized(
-    tile: Specialized,
-    on: Card,
-    dtypes: tuple[torch.dtype, ...],
-    a: Layout,
-    b: Layout,
-    strides: tuple[int, ...],
-    blocks: bool,
+    tile: Specialized, on: Card, dtypes: tuple[torch.dtype, ...], a: Layout, b: Layout, strides: tuple[int, ...], blocks: bool
 ) -> Callable[..., None]:
     """Return the launch for operands that TMA can reach, of 64 rows or more; `b` is (N, K)."""
     (m, k), n = a.shape, b.shape[0]

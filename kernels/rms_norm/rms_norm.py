@@ -14,12 +14,7 @@ from kernels.launches.tape import repeatable
 
 
 @repeatable
-def rms_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    eps: float | None = None,
-) -> Tensor:
+def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """Return `input / sqrt(mean(input ** 2) + eps) * weight`; differentiable, as `torch.nn.functional.rms_norm`.
 
     Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
