@@ -88,7 +88,7 @@ def _check(
     if target.is_floating_point():
         raise NotImplementedError("linear_cross_entropy takes class indices; class probabilities are not implemented")
     check_options("linear_cross_entropy", input, target, weight, reduction, label_smoothing)
-    check_same("linear_cross_entropy", input, linear_weight, *([] if linear_bias is None else [linear_bias]))
+    check_same("linear_cross_entropy", input, linear_weight, linear_bias)
     if linear_weight.dim() != 2 or not input.dim() or input.shape[-1] != linear_weight.shape[1] or target.shape != input.shape[:-1]:
         shapes = f"input {tuple(input.shape)}, weight {tuple(linear_weight.shape)} and target {tuple(target.shape)}"
         raise RuntimeError(f"linear_cross_entropy expected (..., H), (V, H) and (...), but got {shapes}")

@@ -70,7 +70,8 @@ def multiply(
         if a.dtype == torch.float32:
             refuse()  # torch's setting may change
             precision = "tf32" if choose(MATMUL).tf32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
-            a, b = _read_fast(a, b, precision)
+            if choose(MATMUL).dense_fp32:
+                a, b = _read_fast(a, b, precision)
         a, b = _unit_stride(a), _unit_stride(b)
         large = min(a.shape[-2], b.shape[-1]) >= FEWEST_IN_REACH and out.numel() * a.shape[-1] >= IN_REACH
         if precision is None and choose(MATMUL).specialized and large:
@@ -224,13 +225,10 @@ def _copied(on: Card, boundaries: tuple[bool, ...], a: Layout, b: Layout) -> tup
 
 def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Return fp32 operands, copied if the kernel then reads them several times faster."""
-    config = choose(MATMUL)
     m, n = a.shape[-2], b.shape[-1]
-    if precision == "tf32" and config.tf32_dense_k:
-        return a.contiguous() if n >= WORTH_A_COPY else a, b.mT.contiguous().mT if m >= WORTH_A_COPY else b
-    if precision == "ieee" and config.ieee_dense_n and m >= WORTH_A_COPY:
-        b = b.contiguous()
-    return a, b
+    if precision == "ieee":
+        return a, b.contiguous() if m >= WORTH_A_COPY else b
+    return a.contiguous() if n >= WORTH_A_COPY else a, b.mT.contiguous().mT if m >= WORTH_A_COPY else b
 
 
 def _on_lines(x: torch.Tensor) -> torch.Tensor:

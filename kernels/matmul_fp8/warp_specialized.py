@@ -14,18 +14,7 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 from kernels.hopper import barriers
 from kernels.matmul.kernels import grouped, within
-from kernels.matmul.warp_specialized import (
-    _after_odd,
-    _blocks,
-    _columns,
-    _fetch,
-    _put_part,
-    _put_share,
-    _ring,
-    _split,
-    _turn,
-    _turns,
-)
+from kernels.matmul.warp_specialized import _after_odd, _blocks, _columns, _fetch, _put_part, _put_share, _ring, _split, _turn, _turns
 
 # Triton has renamed it.
 _load = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared

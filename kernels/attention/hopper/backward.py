@@ -9,19 +9,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from kernels.attention.hopper import wide_backward
 from kernels.attention.hopper.backward_kernel import attention_hopper_backward_kernel
 from kernels.attention.hopper.prepare import attention_hopper_prepare_kernel, attention_hopper_round_kernel
-from kernels.attention.hopper.tiles import AVAILABLE, fp32_layouts, largest_divisor, padded, tiles, travels
+from kernels.attention.hopper.tiles import fp32_layouts, largest_divisor, padded, tiles, travels
 from kernels.attention.hopper.tiles import supports as supported
 from kernels.attention.plain.tiles import steps
 from kernels.configs import Card, card
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, descriptors, on_boundary
-
-if AVAILABLE:
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 Shape = tuple[int, ...]
 

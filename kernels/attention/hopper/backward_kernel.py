@@ -16,17 +16,16 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 
 from __future__ import annotations
 
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+
 from kernels.attention.hopper.tile_order import tile_before
-from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
-
-if AVAILABLE:
-    from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
-
-    from kernels.hopper import async_atomic_add, async_load, async_store, barriers
+from kernels.attention.hopper.tiles import ring
+from kernels.hopper import async_atomic_add, async_load, async_store, barriers
 
 
-@jit
+@gluon.jit
 def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr):
     q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc = descs
     k_smem, v_smem, q_ring, dout_ring, start_ring, _, _ = smem
@@ -52,7 +51,7 @@ def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr,
         head, tile = tile_before(head, tile, first, row_tiles)
 
 
-@jit
+@gluon.jit
 def _step(
     dk, dv, dq_desc, head, first_row, first_key, keys, masked, scale_log2, smem, bars, step, HALF: gl.constexpr, CAUSAL: gl.constexpr
 ):
@@ -117,7 +116,7 @@ def _step(
     return dk, dv
 
 
-@jit
+@gluon.jit
 def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.constexpr, CAUSAL: gl.constexpr):
     k_smem, v_smem, q_ring, _, _, _, dq_smem = smem
     kv_full, _, _, _, _ = bars
@@ -159,7 +158,7 @@ def _consume(dq_desc, dk_desc, dv_desc, scale_log2, smem, bars, sizes, HALF: gl.
         _store(dk_desc, dk * scale, pair, first_key, v_smem.index(HALF))
 
 
-@jit
+@gluon.jit
 def _store(desc, x, pair, first_key, buffer):
     tma.store_wait(0)
     buffer.reshape(x.shape).store(x.to(buffer.dtype))
@@ -168,7 +167,7 @@ def _store(desc, x, pair, first_key, buffer):
     tma.store_wait(0)
 
 
-@jit
+@gluon.jit
 def _add(desc, x, pair, first_key, buffer):
     """Add to what the other heads of these keys have added, half of the columns at a time."""
     KEYS: gl.constexpr = x.shape[0]
@@ -182,7 +181,7 @@ def _add(desc, x, pair, first_key, buffer):
     tma.store_wait(0)
 
 
-@jit(do_not_specialize=["heads", "group", "shared", "section", "row_tiles", "keys"])
+@gluon.jit(do_not_specialize=["heads", "group", "shared", "section", "row_tiles", "keys"])
 def attention_hopper_backward_kernel(
     q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc, dq_desc, dk_desc, dv_desc,
     scale_log2, heads, group, shared, section, row_tiles, keys,

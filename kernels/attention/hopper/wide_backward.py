@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from kernels.attention.hopper.prepare import attention_hopper_prepare_kernel
-from kernels.attention.hopper.tiles import AVAILABLE, fp32_layouts, largest_divisor, padded, tiles, travels
+from kernels.attention.hopper.tiles import fp32_layouts, largest_divisor, padded, tiles, travels
 from kernels.attention.hopper.wide_keys import attention_hopper_key_value_kernel
 from kernels.attention.hopper.wide_queries import attention_hopper_query_kernel
 from kernels.attention.plain.backward import FEW_SCORES
@@ -17,9 +18,6 @@ from kernels.attention.plain.tiles import steps
 from kernels.configs import Card, card
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, descriptors, on_boundary
-
-if AVAILABLE:
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 Shape = tuple[int, ...]
 
