@@ -83,18 +83,9 @@ def _masked(
 
 @custom_op("warpwave::attention_masked_backward")
 def _masked_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Optional[Tensor],
-    seed: Optional[Tensor],
-    out: Tensor,
-    lse: Tensor,
-    causal: bool,
-    scale: float,
-    p: float,
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], seed: Optional[Tensor], out: Tensor, lse: Tensor,
+    causal: bool, scale: float, p: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     if is_empty(query, value):
         dq, dk, dv = (x.new_empty(x.shape).zero_() for x in (query, key, value))
         return dq, dk, dv

@@ -115,16 +115,9 @@ def _(input, target, weight, ignore_index, reduction, label_smoothing, dtype):
 
 @custom_op("warpwave::cross_entropy_backward")
 def _cross_entropy_backward(
-    grad: Tensor,
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    statistics: Tensor,
-    divisor: Tensor,
-    ignore_index: int,
-    reduction: str,
-    label_smoothing: float,
-) -> Tensor:
+    grad: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, statistics: Tensor, divisor: Tensor,
+    ignore_index: int, reduction: str, label_smoothing: float,
+) -> Tensor:  # fmt: skip
     out = torch.empty_like(input)
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     launch.gradient(input, out, targets, statistics, grad, divisor if reduction == "mean" else None)
@@ -132,7 +125,7 @@ def _cross_entropy_backward(
 
 
 @_cross_entropy_backward.register_fake
-def _(grad, input, target, weight, statistics, divisor, ignore_index, reduction, label_smoothing):
+def _(grad, input, *_):
     return torch.empty_like(input)
 
 

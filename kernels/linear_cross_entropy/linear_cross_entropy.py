@@ -57,32 +57,16 @@ def linear_cross_entropy(
     grad = torch.is_grad_enabled()
     wanted = [grad and tensor is not None and tensor.requires_grad for tensor in (input, linear_weight, linear_bias)]
     tokens = input.reshape(-1, input.shape[-1])
-    loss = _linear_cross_entropy(
-        tokens.contiguous(),
-        linear_weight.contiguous(),
-        linear_bias,
-        target.reshape(-1),
-        weight,
-        ignore_index,
-        reduction,
-        float(label_smoothing),
-        dtype,
-        _tokens_at_once(memory, tokens.shape[0], *linear_weight.shape),
-        wanted,
-    )
+    tensors = tokens.contiguous(), linear_weight.contiguous(), linear_bias, target.reshape(-1), weight
+    chunk = _tokens_at_once(memory, tokens.shape[0], *linear_weight.shape)
+    loss = _linear_cross_entropy(*tensors, ignore_index, reduction, float(label_smoothing), dtype, chunk, wanted)
     return loss.view(target.shape) if reduction == "none" else loss
 
 
 def _check(
-    input: Tensor,
-    linear_weight: Tensor,
-    linear_bias: Tensor | None,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: str,
-    label_smoothing: float,
-    memory: str,
-) -> None:
+    input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, target: Tensor, weight: Tensor | None,
+    reduction: str, label_smoothing: float, memory: str,
+) -> None:  # fmt: skip
     if memory not in MEMORY:
         raise ValueError(f"memory is one of {', '.join(MEMORY)}, not {memory}")
     if target.is_floating_point():
@@ -99,18 +83,9 @@ def _check(
 
 @custom_op("warpwave::linear_cross_entropy")
 def _linear_cross_entropy(
-    input: Tensor,
-    linear_weight: Tensor,
-    linear_bias: Tensor | None,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    label_smoothing: float,
-    dtype: torch.dtype,
-    chunk: int,
-    wanted: list[bool],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, target: Tensor, weight: Tensor | None,
+    ignore_index: int, reduction: str, label_smoothing: float, dtype: torch.dtype, chunk: int, wanted: list[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the loss, and its gradients of input, weight and bias; those not wanted are empty."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     if reduction == "none" or not any(wanted):
@@ -131,32 +106,23 @@ def _(input, linear_weight, linear_bias, target, weight, ignore_index, reduction
 
 @custom_op("warpwave::linear_cross_entropy_backward")
 def _linear_cross_entropy_backward(
-    grad: Tensor,
-    input: Tensor,
-    linear_weight: Tensor,
-    linear_bias: Tensor | None,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    label_smoothing: float,
-    chunk: int,
-    wanted: list[bool],
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad: Tensor, input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, target: Tensor, weight: Tensor | None,
+    ignore_index: int, label_smoothing: float, chunk: int, wanted: list[bool],
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return gradients for losses per token."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     return _gradients(input, linear_weight, linear_bias, targets, grad.contiguous(), False, chunk, wanted)[0]
 
 
 @_linear_cross_entropy_backward.register_fake
-def _(grad, input, linear_weight, linear_bias, target, weight, ignore_index, label_smoothing, chunk, wanted):
-    return _empty_like(input, linear_weight, linear_bias, wanted)
+def _(grad, input, linear_weight, linear_bias, *options):
+    return _empty_like(input, linear_weight, linear_bias, options[-1])
 
 
 def _empty_like(input: Tensor, weight: Tensor, bias: Tensor | None, wanted: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
-    new = [
-        torch.empty_like(t) if t is not None and want else input.new_empty(0) for t, want in zip((input, weight, bias), wanted, strict=True)
-    ]
-    return new[0], new[1], new[2]
+    tensors = zip((input, weight, bias), wanted, strict=True)
+    of_input, of_weight, of_bias = (torch.empty_like(x) if x is not None and want else input.new_empty(0) for x, want in tensors)
+    return of_input, of_weight, of_bias
 
 
 def _tokens_at_once(memory: str, n_tokens: int, n_classes: int, hidden: int) -> int:

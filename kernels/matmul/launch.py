@@ -117,16 +117,9 @@ def _plan_into(on: Card, dtype: torch.dtype, aligned: bool, add: bool, a: Layout
 
 @functools.lru_cache(maxsize=4096)
 def _plan(
-    on: Card,
-    dtype: torch.dtype,
-    precision: str | None,
-    boundaries: tuple[bool, ...],
-    a: Layout,
-    b: Layout,
-    bias: bool,
-    activation: str | None,
-    save: bool,
-) -> Launch:
+    on: Card, dtype: torch.dtype, precision: str | None, boundaries: tuple[bool, ...], a: Layout, b: Layout,
+    bias: bool, activation: str | None, save: bool,
+) -> Launch:  # fmt: skip
     config, aligned = choose(MATMUL, on), all(boundaries[:2])
     shape = (*a.shape[:-1], b.shape[-1])
     epilogue = {"BIAS": bias, "ACTIVATION": activation, "SAVE": save}

@@ -46,15 +46,9 @@ def _dense_along_k(x: torch.Tensor) -> torch.Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    on: Card,
-    dtypes: tuple[torch.dtype, ...],
-    boundaries: tuple[bool, ...],
-    a: Layout,
-    b: Layout,
-    scale_a: Layout,
-    scale_b: Layout,
-    blocks: bool,
-) -> Launch:
+    on: Card, dtypes: tuple[torch.dtype, ...], boundaries: tuple[bool, ...],
+    a: Layout, b: Layout, scale_a: Layout, scale_b: Layout, blocks: bool,
+) -> Launch:  # fmt: skip
     config = choose(MATMUL_FP8, on)
     (m, k), n = a.shape, b.shape[0]
     strides = (*_strides(scale_a), *_strides(scale_b))
