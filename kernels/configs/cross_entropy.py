@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Part:
-    """How rows of up to `columns` columns are held: `elements` a program, a power of two, and its warps.
+    """How rows of up to `columns` columns are held: `elements` a program, a power of two, and its warps; a shorter row has fewer of both.
 
     `packed`: logits in half precision stay so until they are needed again, by inline assembly of NVIDIA's. `registers`: a limit a thread,
     so that more programs fit a multiprocessor; label smoothing, which needs more, goes without.
@@ -40,9 +40,9 @@ class CrossEntropy:
     exchange: bool = False
 
 
-_HELD = (Part(4096, 4096, 4), Part(8192, 8192, 8))
+_HELD = Part(8192, 8192, 8)
 _PORTABLE = CrossEntropy(
-    depth=8, width=1024, warps=4, splits=4, split_from=65536, gradient=Part(1 << 30, 4096, 4), held=dict.fromkeys((2, 4), _HELD)
+    depth=8, width=1024, warps=4, splits=4, split_from=65536, gradient=Part(1 << 30, 4096, 4), held={2: (_HELD,), 4: (_HELD,)}
 )
 
 CROSS_ENTROPY = {
@@ -50,12 +50,12 @@ CROSS_ENTROPY = {
         _PORTABLE,
         held={
             2: (
-                *_HELD,
+                _HELD,
                 Part(16384, 16384, 8, packed=True),
                 Part(32768, 32768, 8, packed=True),
                 Part(1 << 30, 8192, 2, packed=True, registers=104),
             ),
-            4: (*_HELD, Part(16384, 16384, 16), Part(32768, 32768, 32), Part(1 << 30, 8192, 4, registers=96)),
+            4: (Part(32768, 32768, 32), Part(1 << 30, 8192, 4, registers=96)),
         },
         exchange=True,
     ),

@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 _ROWS = 64  # queries per tile: dK and dV (128 registers), S and dP (64) and the copies of P and dS (32) fill 240 registers
 _KEYS = 64  # per consumer, and as many as _ROWS
 _STAGES = 2  # of Q, dO and dS: 193 KB of shared memory together with K, V and the output buffer of dQ
-_WAVES = 4  # of uneven programs, from which on each walks over all heads that share keys
+_WAVES = 4  # of long programs of different lengths, from which on each walks over all heads that share keys
 _LONG = 1 << 18  # elements of a head, from which on adding to dK and dV is short beside its products
 _ROUNDED = 2048  # elements that a program rounds
 _SHARED_CACHE = 18 << 20  # bytes of Q, dO and dQ that concurrent programs may share: a third of the L2 cache
@@ -64,7 +64,10 @@ def _plan(
     batch, heads, rows, depth = q
     kv_heads, keys = k[1:3]
     row_tiles, blocks, group = cdiv(rows, _ROWS), cdiv(keys, 2 * _KEYS), heads // kv_heads
-    shared = _heads_of_a_program(group, batch * kv_heads * blocks, causal and rows * depth >= _LONG)
+    # A program walks over all heads that share keys, or has one if multiprocessors would be idle. Under a mask, programs are of different
+    # lengths, and a few long ones read the same queries at different times.
+    waves = _WAVES if causal and rows * depth >= _LONG else 1
+    shared = 1 if batch * kv_heads * blocks < waves * on.processors else group
     units = batch * heads // shared
     stores = shared == group  # dK and dV; else programs add to fp32 sums
     # Under a mask, the first keys have the most queries. So programs that start together take these of several heads first, but of no more
@@ -106,11 +109,3 @@ def _plan(
                 round_keys(x, exact, 1.0, n_keys)
 
     return launch
-
-
-def _heads_of_a_program(group: int, programs: int, uneven: bool) -> int:
-    """Return how many of the heads that share keys a program walks over: all, or one if multiprocessors would be idle.
-
-    `uneven`: programs are of different lengths, by a mask, and long. A few such programs read the same queries at different times.
-    """
-    return 1 if programs < (_WAVES if uneven else 1) * card().processors else group
