@@ -37,7 +37,7 @@ def error_of(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tenso
     if actual.dtype != pytorch.dtype:
         return Error(f"{actual.dtype} where PyTorch has {pytorch.dtype}")
     kind, blocks = torch.finfo(actual.dtype), list(_blocks(actual, pytorch, reference))
-    if wrong := next((wrong for check in (_nan, _infinities, _unwritten) for block in blocks if (wrong := check(*block))), ""):
+    if wrong := next((wrong for block in blocks if (wrong := _wrong(*block))), ""):
         return Error(wrong)
     count, largest, bar, squares = 0, kind.tiny, 0.0, 0.0
     for block in blocks:
@@ -70,32 +70,23 @@ def _blocks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
         yield tuple(tensor[start : start + _BLOCK] for tensor in flat)
 
 
-def _finite(pytorch: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Where PyTorch overflows or has no number, neither may we; these are no errors to measure."""
-    return pytorch.isfinite() & reference.isfinite()
-
-
 def _numbers(*block: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return what is a number in PyTorch's result and in the exact one: `exact` is float64, so that differences to it are, too."""
-    finite = _finite(block[1], block[2])
+    finite = block[1].isfinite() & block[2].isfinite()
     return block if finite.all() else tuple(tensor[finite] for tensor in block)
 
 
-def _nan(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor) -> str:
-    odd = ~_finite(pytorch, reference)
-    same = not odd.any() or torch.equal(actual[odd].isnan(), pytorch[odd].isnan())
-    return "" if same else "NaN is missing, or is where PyTorch has none"
-
-
-def _infinities(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor) -> str:
-    # A number of PyTorch's is none to compare if only the exact result is odd there.
-    odd = actual.isinf() | pytorch.isinf()
-    same = not odd.any() or torch.equal(actual[odd], pytorch[odd])
-    return "" if same else "infinities differ from PyTorch's"
-
-
-def _unwritten(*block: torch.Tensor) -> str:
-    return "" if _numbers(*block)[0].isfinite().all() else "a NaN or an infinity where PyTorch has a number: perhaps never written"
+def _wrong(actual: torch.Tensor, pytorch: torch.Tensor, reference: torch.Tensor) -> str:
+    """Return what is wrong with NaN and infinities. Where PyTorch overflows or has no number, neither may we: no errors to measure."""
+    odd = ~(pytorch.isfinite() & reference.isfinite())
+    if not torch.equal(actual[odd].isnan(), pytorch[odd].isnan()):
+        return "NaN is missing, or is where PyTorch has none"
+    odd = actual.isinf() | pytorch.isinf()  # a number of PyTorch's is none to compare if only the exact result is odd there
+    if not torch.equal(actual[odd], pytorch[odd]):
+        return "infinities differ from PyTorch's"
+    if not _numbers(actual, pytorch, reference)[0].isfinite().all():
+        return "a NaN or an infinity where PyTorch has a number: perhaps never written"
+    return ""
 
 
 def _computed_on_cpu(pytorch: torch.Tensor) -> bool:

@@ -140,6 +140,8 @@ def _span(values: Any) -> str:
 
 
 SOFTMAX = ("softmax/forward-fp32/*", "softmax/forward-bf16/*", "softmax/forward-log/*")
+MATMUL = ("matmul/forward/*", "matmul/forward-fp16/*")
+LONG: dict[str, Any] = {"against": "cudnn", "axis": "S", "sizes": (4096, math.inf)}
 GOALS: tuple[Goal, ...] = (
     Goal("add", ("add/*",), "copy", speed=1.00, floor_mib=512),
     Goal("gelu forward", ("gelu/forward-*",), "copy", speed=0.99, floor_mib=128),
@@ -159,50 +161,18 @@ GOALS: tuple[Goal, ...] = (
     Goal("cross_entropy, V = 32K to 262K", tuple(f"cross_entropy/bf16/V={v}" for v in (32768, 128256, 262144)), "copy", speed=1.00),
     Goal("cross_entropy, V = 50257, on no boundary", ("cross_entropy/bf16/V=50257",), "copy", speed=0.90),
     Goal("cross_entropy and gradient in place", ("cross_entropy/cross_entropy_and_gradient/*",), "copy", speed=0.93),
-    Goal(
-        "matmul, K from 2048",
-        ("matmul/forward/*", "matmul/forward-fp16/*"),
-        "torch",
-        speed=0.98,
-        axis="K",
-        sizes=(2048, math.inf),
-        mean=True,
-    ),
+    Goal("matmul, K from 2048", MATMUL, "torch", speed=0.98, axis="K", sizes=(2048, math.inf), mean=True),
     Goal("matmul with bias and GELU", ("matmul/forward-linear-gelu/*",), "plain", time=1.02),
     Goal("linear_cross_entropy, for speed", ("linear_cross_entropy/*",), "floor", time=1.06),
     Goal("linear_cross_entropy, for memory", ("linear_cross_entropy/*",), "floor", time=1.13, mine="low"),
     Goal("linear_cross_entropy, for speed: peak above inputs", ("linear_cross_entropy/memory*",), gib=1.60),
     Goal("linear_cross_entropy, for memory: peak above inputs", ("linear_cross_entropy/memory*",), gib=1.23, mine="low"),
-    Goal("attention forward, no mask", ("attention/forward-D128-full/*",), "cudnn", speed=0.93, axis="S", sizes=(4096, math.inf)),
-    Goal("attention forward, causal", ("attention/forward-D128-causal/*",), "cudnn", speed=0.90, axis="S", sizes=(4096, math.inf)),
-    Goal("attention backward", ("attention/backward-D128-*",), "cudnn", speed=0.88, axis="S", sizes=(4096, math.inf)),
-    Goal(
-        "attention forward, no mask, Triton language",
-        ("attention/forward-D128-full/*",),
-        "cudnn",
-        speed=0.75,
-        axis="S",
-        sizes=(4096, math.inf),
-        mine="tl",
-    ),
-    Goal(
-        "attention forward, causal, Triton language",
-        ("attention/forward-D128-causal/*",),
-        "cudnn",
-        speed=0.72,
-        axis="S",
-        sizes=(4096, math.inf),
-        mine="tl",
-    ),
-    Goal(
-        "attention backward, Triton language",
-        ("attention/backward-D128-*",),
-        "cudnn",
-        speed=0.65,
-        axis="S",
-        sizes=(4096, math.inf),
-        mine="tl",
-    ),
+    Goal("attention forward, no mask", ("attention/forward-D128-full/*",), speed=0.93, **LONG),
+    Goal("attention forward, causal", ("attention/forward-D128-causal/*",), speed=0.90, **LONG),
+    Goal("attention backward", ("attention/backward-D128-*",), speed=0.88, **LONG),
+    Goal("attention forward, no mask, Triton language", ("attention/forward-D128-full/*",), speed=0.75, mine="tl", **LONG),
+    Goal("attention forward, causal, Triton language", ("attention/forward-D128-causal/*",), speed=0.72, mine="tl", **LONG),
+    Goal("attention backward, Triton language", ("attention/backward-D128-*",), speed=0.65, mine="tl", **LONG),
 )
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
-"""Shared by the benches: peers to compare with, if installed, and the conversion of milliseconds into GB/s."""
+"""Shared by the benches: sweeps over providers, the peers that are installed, and milliseconds as GB/s or TFLOP/s."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 import triton
+from torch import Tensor
 
 # The labels of lines in every bench, by provider.
 LINES = {
@@ -19,6 +20,14 @@ LINES = {
     "compile": "torch.compile",
     "liger": "Liger",
     "quack": "QuACK",
+    "tl": "Triton language",
+    "cudnn": "cuDNN",
+    "fa3": "FlashAttention-3",
+    "plain": "Triton, product alone",
+    "fast": "PyTorch, whole sums in the matrix units",
+    "deepgemm": "DeepGEMM",
+    "low": "Triton (little memory)",
+    "floor": "Three products",
 }
 PEERS = ("liger", "quack")
 # Errors with which peers refuse a size. A lost card or lack of memory raises something more specific.
@@ -45,6 +54,30 @@ def providers(**candidates: Any) -> dict[str, Any]:
     return {name: candidate for name, candidate in candidates.items() if candidate is not None}
 
 
+def sweep(name: str, unit: str, candidates: Iterable[str], axes: Sequence[str], points: Sequence[Any], **args: Any) -> Any:
+    """Return a benchmark: a line for each provider, a point for each value of the axis, or tuple of values of several axes."""
+    names = list(candidates)
+    labels = [LINES[provider] for provider in names]
+    return triton.testing.Benchmark(list(axes), points, "provider", names, labels, name, args, ylabel=unit)
+
+
+def gradients_of(out: Tensor, *leaves: Tensor) -> Callable[[], object]:
+    """Return a call of the backward of `out`, with a random gradient, that can be repeated."""
+    grad = torch.randn_like(out)
+    return lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
+
+
+def tflops(operations: float, run: Callable[[], object]) -> tuple[float, float, float]:
+    """Return TFLOP/s of a call at the median, and at the 20th and 80th percentile."""
+    return _rates(operations * 1e-9, run)
+
+
+def _rates(amount: float, run: Callable[[], object]) -> tuple[float, float, float]:
+    """Return the amount per millisecond."""
+    median, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
+    return amount / median, amount / slow, amount / fast
+
+
 def bandwidth(bench: Callable[..., tuple[int, Callable[[], object]]]) -> Callable[..., tuple[float, float, float]]:
     """Return a benchmark of memory bandwidth: GB/s at the median, and at the 20th and 80th percentile.
 
@@ -66,7 +99,6 @@ def bandwidth(bench: Callable[..., tuple[int, Callable[[], object]]]) -> Callabl
         if provider == "copy":
             source = torch.randn(n_bytes // 8, device="cuda")
             run = functools.partial(torch.empty_like(source).copy_, source)
-        median, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
-        return n_bytes / median * 1e-6, n_bytes / slow * 1e-6, n_bytes / fast * 1e-6
+        return _rates(n_bytes * 1e-6, run)
 
     return measure

@@ -6,24 +6,12 @@ import torch
 import triton
 
 from kernels.add import add
-from kernels.peers import LINES, bandwidth, compiled, providers
+from kernels.peers import bandwidth, compiled, providers, sweep
 
 PROVIDERS = providers(triton=add, copy=torch.add, torch=torch.add, compile=compiled(operator.add))
 
 
-@triton.testing.perf_report(
-    triton.testing.Benchmark(
-        x_names=["N"],
-        x_vals=[2**i for i in range(20, 28)],
-        x_log=True,
-        line_arg="provider",
-        line_vals=list(PROVIDERS),
-        line_names=[LINES[name] for name in PROVIDERS],
-        ylabel="GB/s",
-        plot_name="add",
-        args={"dtype": torch.float32},
-    )
-)
+@triton.testing.perf_report(sweep("add", "GB/s", PROVIDERS, "N", [2**i for i in range(20, 28)], dtype=torch.float32))
 @bandwidth
 def benchmark(provider, N, dtype):
     x, y = (torch.randn(N, device="cuda", dtype=dtype) for _ in range(2))

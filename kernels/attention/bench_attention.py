@@ -15,7 +15,7 @@ from kernels.attention import scaled_dot_product_attention
 from kernels.attention.attention import plain_tiles
 from kernels.attention.plain.backward import backward as plain_backward
 from kernels.attention.plain.forward import forward as plain_forward
-from kernels.peers import LINES, peer, providers
+from kernels.peers import gradients_of, peer, providers, sweep, tflops
 
 flash_attn_3 = peer("fa3_fwd_interface", "flash_attn_func")
 
@@ -64,7 +64,6 @@ BACKWARD = providers(
     cudnn=cudnn if torch.version.cuda else None,
 )
 FORWARD = BACKWARD | providers(fa3=flash_attn_3 and fa3)
-NAMES = LINES | {"tl": "Triton language", "cudnn": "cuDNN", "fa3": "FlashAttention-3"}
 
 # (batch, query heads, heads of keys and values, length), with the same number of products per head at each length
 SHAPES = [(16, 32, 32, 1024), (4, 32, 32, 4096), (1, 32, 32, 16384)]
@@ -75,16 +74,8 @@ OTHERS = [("D256", 256, torch.bfloat16), ("fp32", 128, torch.float32)]
 
 
 def mark(name, shapes, candidates, causal, width=128, dtype=torch.bfloat16):
-    return triton.testing.Benchmark(
-        x_names=["B", "H", "KV", "S"],
-        x_vals=shapes,
-        line_arg="provider",
-        line_vals=list(candidates),
-        line_names=[NAMES[provider] for provider in candidates],
-        ylabel="TFLOP/s",
-        plot_name=f"{name}-{'causal' if causal else 'full'}",
-        args={"D": width, "causal": causal, "dtype": dtype},
-    )
+    name = f"{name}-{'causal' if causal else 'full'}"
+    return sweep(name, "TFLOP/s", candidates, ("B", "H", "KV", "S"), shapes, D=width, causal=causal, dtype=dtype)
 
 
 def marks(direction, candidates):
@@ -101,25 +92,23 @@ def inputs(B, H, KV, S, D, dtype, requires_grad):
     return [torch.randn(B, heads, S, D, device="cuda", dtype=dtype, requires_grad=requires_grad) for heads in (H, KV, KV)]
 
 
-def tflops(products, B, H, S, D, causal, run):
-    median, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
-    flops = products * 2 * B * H * S * S * D / (2 if causal else 1)
-    return flops / median * 1e-9, flops / slow * 1e-9, flops / fast * 1e-9
+def product(B, H, S, D, causal):
+    """Return the operations of one product."""
+    return 2 * B * H * S * S * D / (2 if causal else 1)
 
 
 @triton.testing.perf_report(marks("forward", FORWARD))
 def forward(provider, B, H, KV, S, D, causal, dtype):
     tensors = inputs(B, H, KV, S, D, dtype, requires_grad=False)
     run = functools.partial(FORWARD[provider], *tensors, is_causal=causal, enable_gqa=H != KV)
-    return tflops(2, B, H, S, D, causal, run)
+    return tflops(2 * product(B, H, S, D, causal), run)
 
 
 @triton.testing.perf_report(marks("backward", BACKWARD))
 def backward(provider, B, H, KV, S, D, causal, dtype):
     tensors = inputs(B, H, KV, S, D, dtype, requires_grad=True)
     out = BACKWARD[provider](*tensors, is_causal=causal, enable_gqa=H != KV)
-    grad = torch.randn_like(out)
-    return tflops(5, B, H, S, D, causal, lambda: torch.autograd.grad(out, tensors, grad, retain_graph=True))
+    return tflops(5 * product(B, H, S, D, causal), gradients_of(out, *tensors))
 
 
 if __name__ == "__main__":

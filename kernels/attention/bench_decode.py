@@ -8,7 +8,7 @@ import triton
 from torch.nn import functional as F
 
 from kernels.attention import scaled_dot_product_attention
-from kernels.peers import LINES, bandwidth
+from kernels.peers import bandwidth, sweep
 
 PROVIDERS = {"triton": scaled_dot_product_attention, "copy": F.scaled_dot_product_attention, "torch": F.scaled_dot_product_attention}
 
@@ -22,18 +22,7 @@ SHAPES = [
 ]
 
 
-@triton.testing.perf_report(
-    triton.testing.Benchmark(
-        x_names=["B", "H", "KV", "S", "T", "D"],
-        x_vals=SHAPES,
-        line_arg="provider",
-        line_vals=list(PROVIDERS),
-        line_names=[LINES[name] for name in PROVIDERS],
-        ylabel="GB/s",
-        plot_name="decode",
-        args={"dtype": torch.bfloat16},
-    )
-)
+@triton.testing.perf_report(sweep("decode", "GB/s", PROVIDERS, ("B", "H", "KV", "S", "T", "D"), SHAPES, dtype=torch.bfloat16))
 @bandwidth
 def decode(provider, B, H, KV, S, T, D, dtype):
     query = torch.randn(B, H, S, D, device="cuda", dtype=dtype)

@@ -83,18 +83,9 @@ def _masked(
 
 @custom_op("warpwave::attention_masked_backward")
 def _masked_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Optional[Tensor],
-    seed: Optional[Tensor],
-    out: Tensor,
-    lse: Tensor,
-    causal: bool,
-    scale: float,
-    p: float,
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], seed: Optional[Tensor], out: Tensor, lse: Tensor,
+    causal: bool, scale: float, p: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     if is_empty(query, value):
         dq, dk, dv = (x.new_empty(x.shape).zero_() for x in (query, key, value))
         return dq, dk, dv
@@ -105,27 +96,13 @@ def _masked_backward(
 
 
 @_masked.register_fake
-def _(
-    query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], seed: Optional[Tensor], causal: bool, scale: float, p: float
-) -> tuple[Tensor, Tensor]:
+def _(query, key, value, *_):
     out = query.new_empty((*query.shape[:-1], value.shape[-1]))
     return out, out.new_empty(query.shape[:-1], dtype=torch.float32)
 
 
 @_masked_backward.register_fake
-def _(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Optional[Tensor],
-    seed: Optional[Tensor],
-    out: Tensor,
-    lse: Tensor,
-    causal: bool,
-    scale: float,
-    p: float,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(grad, query, key, value, *_):
     return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Part:
-    """How rows of up to `columns` columns are held: `elements` a program, a power of two, and its warps.
+    """How rows of up to `columns` columns are held: `elements` a program, a power of two, and its warps; a shorter row has fewer of both.
 
     `packed`: logits in half precision stay so until they are needed again, by inline assembly of NVIDIA's. `registers`: a limit a thread,
     so that more programs fit a multiprocessor; label smoothing, which needs more, goes without.
@@ -40,44 +40,28 @@ class CrossEntropy:
     exchange: bool = False
 
 
-_HELD = (Part(4096, 4096, 4), Part(8192, 8192, 8))
+_HELD = Part(8192, 8192, 8)
+_PORTABLE = CrossEntropy(
+    depth=8, width=1024, warps=4, splits=4, split_from=65536, gradient=Part(1 << 30, 4096, 4), held={2: (_HELD,), 4: (_HELD,)}
+)
 
 CROSS_ENTROPY = {
-    "sm_90": CrossEntropy(
-        depth=8,
-        width=1024,
-        warps=4,
-        splits=4,
-        split_from=65536,
-        gradient=Part(1 << 30, 4096, 4),
+    "sm_90": replace(
+        _PORTABLE,
         held={
             2: (
-                Part(4096, 4096, 4),
-                Part(8192, 8192, 8),
+                _HELD,
                 Part(16384, 16384, 8, packed=True),
                 Part(32768, 32768, 8, packed=True),
                 Part(1 << 30, 8192, 2, packed=True, registers=104),
             ),
-            4: (
-                Part(4096, 4096, 4),
-                Part(8192, 8192, 8),
-                Part(16384, 16384, 16),
-                Part(32768, 32768, 32),
-                Part(1 << 30, 8192, 4, registers=96),
-            ),
+            4: (Part(32768, 32768, 32), Part(1 << 30, 8192, 4, registers=96)),
         },
         exchange=True,
     ),
-    "sm_*": CrossEntropy(
-        depth=8, width=1024, warps=4, splits=4, split_from=65536, gradient=Part(1 << 30, 4096, 4), held={2: _HELD, 4: _HELD}
-    ),
-    # 64 lanes a warp.
-    "gfx9*": CrossEntropy(
-        depth=4, width=2048, warps=4, splits=4, split_from=65536, gradient=Part(1 << 30, 8192, 4), held={2: _HELD, 4: _HELD}
-    ),
-    "gfx1*": CrossEntropy(
-        depth=4, width=1024, warps=4, splits=4, split_from=65536, gradient=Part(1 << 30, 4096, 4), held={2: _HELD, 4: _HELD}
-    ),
+    "sm_*": _PORTABLE,
+    "gfx9*": replace(_PORTABLE, depth=4, width=2048, gradient=Part(1 << 30, 8192, 4)),  # 64 lanes a warp
+    "gfx1*": replace(_PORTABLE, depth=4),
     # The interpreter: small, so that small tests reach every branch.
     "*": CrossEntropy(
         depth=2,

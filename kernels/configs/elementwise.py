@@ -14,15 +14,12 @@ class Elementwise:
 
 
 ELEMENTWISE = {
-    "sm_*": Elementwise(block=1024, warps=4),
-    # 64 lanes a warp.
-    "gfx9*": Elementwise(block=2048, warps=4),
+    "gfx9*": Elementwise(block=2048, warps=4),  # 64 lanes a warp
     "*": Elementwise(block=1024, warps=4),
 }
 
 # Four words of random bits a Philox call, so a lane works on four runs of elements at once.
 DROPOUT = {
-    "sm_*": Elementwise(block=2048, warps=2),
     "gfx9*": Elementwise(block=4096, warps=2),
     "*": Elementwise(block=2048, warps=2),
 }

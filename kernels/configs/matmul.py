@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 # Rows up to which a product is a walk over its weights: a tile of warpgroups has 64 at least.
 FEW = 64
@@ -24,6 +25,12 @@ class Tile:
     group_m: int = 8
     chiplets: int = 1
     options: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def launched(self) -> dict[str, Any]:
+        """The options of a launch."""
+        blocks = {"BLOCK_M": self.m, "BLOCK_N": self.n, "BLOCK_K": self.k, "GROUP_M": self.group_m, "CHIPLETS": self.chiplets}
+        return {**blocks, "num_warps": self.warps, "num_stages": self.stages, **self.options}
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class Config:
     `ieee`, `tf32`: fp32 by its precision; without the latter the former is taken. `specialized`: fp16 and bf16 that TMA can reach.
     `row`: 16-bit products of up to `m` rows with an operand that is dense in K, without matrix units.
     `few`: 16-bit products of up to `FEW` rows, with `m` the fewest rows of a tile; empty where other tiles take them.
-    `tf32_dense_k`, `ieee_dense_n`: tf32 reads both operands, and fp32 its second, several times faster in this layout: a copy pays.
+    `dense_fp32`: tf32 reads operands that are dense in K, and fp32 a second one that is dense in N, several times faster: a copy pays.
     `widen`: operands are converted to fp32 before they are multiplied.
     """
 
@@ -66,8 +73,7 @@ class Config:
     specialized: tuple[Specialized, ...] = ()
     row: Tile | None = None
     few: tuple[Tile, ...] = ()
-    tf32_dense_k: bool = False
-    ieee_dense_n: bool = False
+    dense_fp32: bool = False
     widen: bool = False
 
 
@@ -94,8 +100,7 @@ MATMUL = {
         ieee=_FMA,
         tf32=(Tile(128, 256, 32, 8, 3), Tile(128, 128, 32, 4, 3), Tile(64, 64, 32, 4, 3)),
         row=_ROW,
-        tf32_dense_k=True,
-        ieee_dense_n=True,
+        dense_fp32=True,
         few=FEW_ROWS,
         specialized=(
             *(Specialized(128, 256, 64, 4, 64, 644), Specialized(128, 192, 64, 4, 64, 486), Specialized(128, 160, 64, 5, 32, 432)),

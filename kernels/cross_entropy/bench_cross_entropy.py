@@ -9,7 +9,7 @@ import torch.nn.functional as F
 import triton
 
 from kernels.cross_entropy import cross_entropy
-from kernels.peers import LINES, bandwidth, compiled, peer, providers
+from kernels.peers import bandwidth, compiled, gradients_of, peer, providers, sweep
 
 ELEMENTS = 2**29
 VOCABULARIES = [32768, 50257, 128256, 262144]
@@ -30,19 +30,7 @@ def _drawn(V, dtype):
 
 
 def _mark(name, lines):
-    return triton.testing.perf_report(
-        triton.testing.Benchmark(
-            x_names=["V"],
-            x_vals=VOCABULARIES,
-            x_log=True,
-            line_arg="provider",
-            line_vals=list(lines),
-            line_names=[LINES[line] for line in lines],
-            ylabel="GB/s",
-            plot_name=name,
-            args={"dtype": torch.bfloat16},
-        )
-    )
+    return triton.testing.perf_report(sweep(name, "GB/s", lines, "V", VOCABULARIES, dtype=torch.bfloat16))
 
 
 @_mark("cross_entropy", LOSS)
@@ -56,8 +44,7 @@ def benchmark(provider, V, dtype):
 @bandwidth
 def benchmark_backward(provider, V, dtype):
     logits, target = _drawn(V, dtype)
-    loss = LOSS[provider](logits.requires_grad_(), target)
-    return 2 * logits.nbytes, lambda: torch.autograd.grad(loss, logits, retain_graph=True)
+    return 2 * logits.nbytes, gradients_of(LOSS[provider](logits.requires_grad_(), target), logits)
 
 
 @_mark("cross_entropy_and_gradient", GRADIENT)

@@ -63,17 +63,24 @@ def cross_entropy(
     return loss.view(target.shape) if reduction == "none" else loss
 
 
-def _checked(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float) -> Tensor:
-    """Refuse what PyTorch refuses, with its errors. Return the logits as (rows, classes), with adjacent classes in memory."""
-    check_dtype("cross_entropy", input)
+def check_options(op: str, input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float) -> None:
+    """Refuse dtypes, devices and options that PyTorch refuses, with its errors."""
+    check_dtype(op, input)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if target.dtype not in (torch.int64, torch.uint8):
+        raise RuntimeError(f"{op} expected target dtype to be Long or Byte, but got {target.dtype}")
+    if any(tensor is not None and tensor.device != input.device for tensor in (target, weight)):
+        raise RuntimeError(f"{op} expected all tensors to be on the same device")
+
+
+def _checked(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float) -> Tensor:
+    """Refuse what PyTorch refuses, with its errors. Return the logits as (rows, classes), with adjacent classes in memory."""
     if target.is_floating_point() and target.shape == input.shape:
         raise NotImplementedError("cross_entropy takes class indices; class probabilities are not implemented")
-    if target.dtype not in (torch.int64, torch.uint8):
-        raise RuntimeError(f"cross_entropy expected target dtype to be Long or Byte, but got {target.dtype}")
+    check_options("cross_entropy", input, target, weight, reduction, label_smoothing)
     classes = input.movedim(1, -1) if input.dim() > 1 else input
     if not input.dim() or (target.shape != classes.shape[:-1] and (input.dim() > 1 or target.numel() != 1)):
         if input.dim() > 1 and target.dim() and input.shape[0] != target.shape[0]:
@@ -85,21 +92,13 @@ def _checked(input: Tensor, target: Tensor, weight: Tensor | None, reduction: st
         raise RuntimeError(
             f"weight tensor should be defined for all {classes.shape[-1]} classes but got weight of shape {tuple(weight.shape)}"
         )
-    if any(tensor is not None and tensor.device != input.device for tensor in (target, weight)):
-        raise RuntimeError("cross_entropy expected all tensors to be on the same device")
     rows = classes.reshape(-1, classes.shape[-1])
     return rows if rows.stride(-1) == 1 or rows.shape[-1] < 2 else rows.contiguous()
 
 
 @custom_op("warpwave::cross_entropy")
 def _cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    label_smoothing: float,
-    dtype: torch.dtype,
+    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, label_smoothing: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss, statistics of rows (2, N), and the mean's divisor (1,), which is empty for losses per row."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
@@ -116,16 +115,9 @@ def _(input, target, weight, ignore_index, reduction, label_smoothing, dtype):
 
 @custom_op("warpwave::cross_entropy_backward")
 def _cross_entropy_backward(
-    grad: Tensor,
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    statistics: Tensor,
-    divisor: Tensor,
-    ignore_index: int,
-    reduction: str,
-    label_smoothing: float,
-) -> Tensor:
+    grad: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, statistics: Tensor, divisor: Tensor,
+    ignore_index: int, reduction: str, label_smoothing: float,
+) -> Tensor:  # fmt: skip
     out = torch.empty_like(input)
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     launch.gradient(input, out, targets, statistics, grad, divisor if reduction == "mean" else None)
@@ -133,7 +125,7 @@ def _cross_entropy_backward(
 
 
 @_cross_entropy_backward.register_fake
-def _(grad, input, target, weight, statistics, divisor, ignore_index, reduction, label_smoothing):
+def _(grad, input, *_):
     return torch.empty_like(input)
 
 
@@ -153,18 +145,11 @@ _cross_entropy.register_autograd(_backward, setup_context=_setup_context)
 
 @custom_op("warpwave::cross_entropy_", mutates_args=("input",))
 def _cross_entropy_(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    label_smoothing: float,
-    dtype: torch.dtype,
+    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, label_smoothing: float, dtype: torch.dtype
 ) -> Tensor:
     """Return the loss, and leave its gradient in `input`."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
-    words = torch.empty(launch.n_words(input.dtype, *input.shape), device=input.device, dtype=torch.int64)
-    divisor = launch.divisors(targets, input.shape[1], words)
+    divisor, words = launch.prepared(targets, input.shape[1], input.dtype)
     found = launch.in_place(input, targets, None, divisor if reduction == "mean" else None, words)
     return launch.losses(found, targets, input.shape[1], reduction, dtype)[0]
 

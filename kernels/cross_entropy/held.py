@@ -77,30 +77,11 @@ def again(logits, PACKED: tl.constexpr):
 
 @triton.jit
 def held_kernel(
-    x_ptr,
-    target_ptr,
-    weight_ptr,
-    class_weight_ptr,
-    upstream_ptr,
-    divisors_ptr,
-    words_ptr,
-    peak_ptr,
-    total_ptr,
-    spread_ptr,
-    logit_ptr,
-    row_stride,
-    n_columns,
-    segment,
-    ignore_index,
-    SMOOTHING: tl.constexpr,
-    EVEN: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PART: tl.constexpr,
-    N_PARTS: tl.constexpr,
-    PADDED: tl.constexpr,
-    DIVISORS: tl.constexpr,
-    PACKED: tl.constexpr,
-):
+    x_ptr, target_ptr, weight_ptr, class_weight_ptr, upstream_ptr, divisors_ptr, words_ptr, peak_ptr, total_ptr, spread_ptr, logit_ptr,
+    row_stride, n_columns, segment, ignore_index,
+    SMOOTHING: tl.constexpr, EVEN: tl.constexpr, WIDTH: tl.constexpr, PART: tl.constexpr, N_PARTS: tl.constexpr, PADDED: tl.constexpr,
+    DIVISORS: tl.constexpr, PACKED: tl.constexpr,
+):  # fmt: skip
     """Process one part of a row per program: compute what `walk_kernel` does, and overwrite the logits with the gradient."""
     # In half precision the result's rounding hides a long sum's. A lane has up to 128 numbers there, and short sums took 13 to 21 % longer.
     SHORT: tl.constexpr = x_ptr.dtype.element_ty == tl.float32

@@ -128,27 +128,10 @@ def scale_of(upstream_ptr, upstream_stride, divisors_ptr, row, is_ignored, DIVIS
 
 @triton.jit(do_not_specialize_on_alignment=["n_rows", "n_parts"])
 def gradient_kernel(
-    x_ptr,
-    out_ptr,
-    target_ptr,
-    weight_ptr,
-    class_weight_ptr,
-    upstream_ptr,
-    divisors_ptr,
-    statistics_ptr,
-    row_stride,
-    out_stride,
-    upstream_stride,
-    n_rows,
-    n_columns,
-    n_parts,
-    ignore_index,
-    SMOOTHING: tl.constexpr,
-    EVEN: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PART: tl.constexpr,
-    DIVISORS: tl.constexpr,
-):
+    x_ptr, out_ptr, target_ptr, weight_ptr, class_weight_ptr, upstream_ptr, divisors_ptr, statistics_ptr,
+    row_stride, out_stride, upstream_stride, n_rows, n_columns, n_parts, ignore_index,
+    SMOOTHING: tl.constexpr, EVEN: tl.constexpr, WIDTH: tl.constexpr, PART: tl.constexpr, DIVISORS: tl.constexpr,
+):  # fmt: skip
     """Compute the gradient of one part of a row per program, from what the forward kept. `out_ptr` may be `x_ptr`."""
     row = tl.program_id(0) // n_parts
     part = tl.program_id(0) % n_parts

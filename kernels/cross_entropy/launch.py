@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,12 +37,16 @@ class Targets:
         class_weight = weight.float().sum() if weight is not None and smoothing else None
         return cls(target.contiguous(), None if weight is None else weight.contiguous(), class_weight, ignore_index, smoothing)
 
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """The targets, the weights, and their sum, as kernels take them."""
+        return self.target, self.weight, self.class_weight
+
     def __getitem__(self, rows: slice) -> Targets:
         return replace(self, target=self.target[rows])
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(NamedTuple):
     """Statistics of parts (N, parts) of rows: largest logits, sums of exp, sums for smoothing; and the targets' logits (N,)."""
 
     peak: Tensor
@@ -59,13 +64,7 @@ class Parts:
         """Join the chunks into the statistics of all rows."""
         if not some:
             return cls.empty(0, 1, targets)
-        spread = torch.cat([parts.spread for parts in some]) if targets.smoothing else None
-        return cls(
-            torch.cat([parts.peak for parts in some]),
-            torch.cat([parts.total for parts in some]),
-            spread,
-            torch.cat([parts.logit for parts in some]),
-        )
+        return cls(*(None if chunks[0] is None else torch.cat(chunks) for chunks in zip(*some, strict=True)))
 
 
 def width(x: Tensor, *others: Tensor) -> dict[str, object]:
@@ -88,24 +87,10 @@ def walk(x: Tensor, targets: Targets) -> Parts:
     n_parts = config.splits if n_columns >= config.split_from else 1
     found = Parts.empty(n_rows, n_parts, targets)
     if n_rows:
-        walk_kernel[(n_rows * n_parts,)](
-            x,
-            targets.target,
-            targets.weight,
-            found.peak,
-            found.total,
-            found.spread,
-            found.logit,
-            x.stride(0),
-            n_columns,
-            cdiv(n_columns, n_parts * tile) * tile,
-            N_PARTS=n_parts,
-            SMOOTHING=targets.smoothing,
-            TILE_DEPTH=config.depth,
-            TILE_WIDTH=tile_width,
-            num_warps=max(1, config.warps * tile_width // config.width),
-            **width(x),
-        )
+        sizes = x.stride(0), n_columns, cdiv(n_columns, n_parts * tile) * tile
+        options = {"N_PARTS": n_parts, "SMOOTHING": targets.smoothing, "TILE_DEPTH": config.depth, "TILE_WIDTH": tile_width, **width(x)}
+        options["num_warps"] = max(1, config.warps * tile_width // config.width)
+        walk_kernel[(n_rows * n_parts,)](x, *targets.tensors[:2], *found, *sizes, **options)
     return found
 
 
@@ -123,27 +108,10 @@ def losses(found: Parts, targets: Targets, n_columns: int, reduction: str, dtype
     divisor = new(0 if reduction == "none" else programs, dtype=torch.float32)
     statistics = new(2, n_rows, dtype=torch.float32)
     if n_rows or reduction != "none":
-        rows_kernel[(programs,)](
-            targets.target,
-            targets.weight,
-            targets.class_weight,
-            found.peak,
-            found.total,
-            found.spread,
-            found.logit,
-            statistics,
-            out,
-            divisor,
-            n_rows,
-            n_columns,
-            targets.ignore_index,
-            N_PARTS=n_parts,
-            PADDED=padded,
-            SMOOTHING=targets.smoothing,
-            REDUCTION=reduction if at_once else "partial",
-            BLOCK_SIZE=block,
-            num_warps=8,
-        )
+        sizes = n_rows, n_columns, targets.ignore_index
+        options = {"N_PARTS": n_parts, "PADDED": padded, "SMOOTHING": targets.smoothing, "BLOCK_SIZE": block, "num_warps": 8}
+        options["REDUCTION"] = reduction if at_once else "partial"
+        rows_kernel[(programs,)](*targets.tensors, *found, statistics, out, divisor, *sizes, **options)
     if reduction == "none":
         return out, divisor, statistics
     if not at_once:
@@ -154,59 +122,26 @@ def losses(found: Parts, targets: Targets, n_columns: int, reduction: str, dtype
 
 def gradient(x: Tensor, out: Tensor, targets: Targets, statistics: Tensor, upstream: Tensor | None, divisor: Tensor | None) -> None:
     """Write the gradient of `x` to `out`, which may be `x`: from `statistics`, times `upstream` (a scalar, or per row), over `divisor`."""
-    config = choose(CROSS_ENTROPY).gradient
     n_rows, n_columns = x.shape
     if not x.numel():
         return
-    part, warps = _fitting(config, n_columns)
+    part, options = _fitting(choose(CROSS_ENTROPY).gradient, n_columns)
     n_parts = cdiv(n_columns, part)
-    gradient_kernel[(n_rows * n_parts,)](
-        x,
-        out,
-        targets.target,
-        targets.weight,
-        targets.class_weight,
-        upstream,
-        divisor,
-        statistics,
-        x.stride(0),
-        out.stride(0),
-        0 if upstream is None or not upstream.dim() else upstream.stride(0),
-        n_rows,
-        n_columns,
-        n_parts,
-        targets.ignore_index,
-        SMOOTHING=targets.smoothing,
-        PART=part,
-        DIVISORS=1 if divisor is None else divisor.numel(),
-        num_warps=warps,
-        **width(x, out),
-    )
+    strides = x.stride(0), out.stride(0), 0 if upstream is None or not upstream.dim() else upstream.stride(0)
+    sizes = n_rows, n_columns, n_parts, targets.ignore_index
+    options |= {"SMOOTHING": targets.smoothing, "DIVISORS": 1 if divisor is None else divisor.numel(), **width(x, out)}
+    gradient_kernel[(n_rows * n_parts,)](x, out, *targets.tensors, upstream, divisor, statistics, *strides, *sizes, **options)
 
 
-def divisors(targets: Targets, n_columns: int, words: Tensor) -> Tensor:
-    """Return the mean's divisor in parts, before there are any logits, and clear `words` for an exchange."""
-    parts = torch.empty(DIVISORS, device=targets.target.device, dtype=torch.float32)
-    prepare_kernel[(DIVISORS,)](
-        targets.target,
-        targets.weight,
-        parts,
-        words,
-        targets.target.shape[0],
-        n_columns,
-        words.numel(),
-        targets.ignore_index,
-        BLOCK_SIZE=1024,
-        num_warps=4,
-    )
-    return parts
-
-
-def n_words(x: torch.dtype, n_rows: int, n_columns: int) -> int:
-    """Return the number of words that the parts of rows exchange, if they do."""
-    config = choose(CROSS_ENTROPY)
-    n_parts = cdiv(n_columns, _held(config, x.itemsize, n_columns).elements)
-    return n_rows * n_parts if config.exchange and n_parts > 1 else 0
+def prepared(targets: Targets, n_columns: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the mean's divisor in parts, before there are any logits; and a cleared word for each part of a row, if these exchange any."""
+    config, n_rows, new = choose(CROSS_ENTROPY), targets.target.shape[0], functools.partial(torch.empty, device=targets.target.device)
+    n_parts = cdiv(n_columns, _held(config, dtype.itemsize, n_columns).elements)
+    words = new(n_rows * n_parts if config.exchange and n_parts > 1 else 0, dtype=torch.int64)
+    divisor = new(DIVISORS, dtype=torch.float32)
+    sizes = n_rows, n_columns, words.numel(), targets.ignore_index
+    prepare_kernel[(DIVISORS,)](*targets.tensors[:2], divisor, words, *sizes, BLOCK_SIZE=1024, num_warps=4)
+    return divisor, words
 
 
 def in_place(x: Tensor, targets: Targets, upstream: Tensor | None, divisor: Tensor | None, words: Tensor) -> Parts:
@@ -214,7 +149,7 @@ def in_place(x: Tensor, targets: Targets, upstream: Tensor | None, divisor: Tens
     config = choose(CROSS_ENTROPY)
     n_rows, n_columns = x.shape
     held = _held(config, x.element_size(), n_columns)
-    part, warps = _fitting(held, n_columns)
+    part, options = _fitting(held, n_columns)
     n_parts = max(1, cdiv(n_columns, part))
     if n_parts > 1 and not config.exchange:
         found = walk(x, targets)
@@ -223,33 +158,13 @@ def in_place(x: Tensor, targets: Targets, upstream: Tensor | None, divisor: Tens
         return found
     found = Parts.empty(n_rows, n_parts, targets)
     if n_rows:
-        held_kernel[(n_rows * n_parts,)](
-            x,
-            targets.target,
-            targets.weight,
-            targets.class_weight,
-            upstream,
-            divisor,
-            words,
-            found.peak,
-            found.total,
-            found.spread,
-            found.logit,
-            x.stride(0),
-            n_columns,
-            # Parts of equal size in whole vectors, so that none waits for a larger one.
-            cdiv(n_columns, 16 * n_parts) * 16,
-            targets.ignore_index,
-            SMOOTHING=targets.smoothing,
-            PART=part,
-            N_PARTS=n_parts,
-            PADDED=next_power_of_2(n_parts),
-            DIVISORS=1 if divisor is None else divisor.numel(),
-            PACKED=held.packed,
-            num_warps=warps,
-            **({"maxnreg": held.registers} if held.registers and not targets.smoothing else {}),
-            **width(x),
-        )
+        segment = cdiv(n_columns, 16 * n_parts) * 16  # parts of equal size in whole vectors, so that none waits for a larger one
+        options |= {"SMOOTHING": targets.smoothing, "N_PARTS": n_parts, "PADDED": next_power_of_2(n_parts), "PACKED": held.packed}
+        options |= {"DIVISORS": 1 if divisor is None else divisor.numel(), **width(x)}
+        if held.registers and not targets.smoothing:
+            options["maxnreg"] = held.registers
+        sizes = x.stride(0), n_columns, segment, targets.ignore_index
+        held_kernel[(n_rows * n_parts,)](x, *targets.tensors, upstream, divisor, words, *found, *sizes, **options)
     return found
 
 
@@ -261,17 +176,9 @@ def scale(x: Tensor, upstream: Tensor) -> None:
     block = min(4096, next_power_of_2(rows.shape[1]))
     tiles_a_row = cdiv(rows.shape[1], block)
     n_tiles = rows.shape[0] * tiles_a_row
-    scale_kernel[(min(n_tiles, 8 * card().processors),)](
-        rows,
-        upstream,
-        upstream.stride(0) if upstream.dim() else 0,
-        rows.stride(0),
-        rows.shape[1],
-        n_tiles,
-        tiles_a_row,
-        BLOCK_SIZE=block,
-        num_warps=4,
-    )
+    strides = upstream.stride(0) if upstream.dim() else 0, rows.stride(0)
+    grid = (min(n_tiles, 8 * card().processors),)
+    scale_kernel[grid](rows, upstream, *strides, rows.shape[1], n_tiles, tiles_a_row, BLOCK_SIZE=block, num_warps=4)
 
 
 def _held(config: CrossEntropy, itemsize: int, n_columns: int) -> Part:
@@ -279,7 +186,7 @@ def _held(config: CrossEntropy, itemsize: int, n_columns: int) -> Part:
     return next((part for part in parts if n_columns <= part.columns), parts[-1])
 
 
-def _fitting(part: Part, n_columns: int) -> tuple[int, int]:
-    """Return elements and warps for rows that may be shorter than a part: fewer warps, with as many elements per lane."""
+def _fitting(part: Part, n_columns: int) -> tuple[int, dict[str, object]]:
+    """Return elements and options for rows that may be shorter than a part: fewer warps, with as many elements per lane."""
     elements = min(part.elements, max(32, next_power_of_2(n_columns)))
-    return elements, max(1, part.warps * elements // part.elements)
+    return elements, {"PART": elements, "num_warps": max(1, part.warps * elements // part.elements)}

@@ -22,23 +22,11 @@ def accumulate(x, peak, total):
 
 @triton.jit
 def walk_kernel(
-    x_ptr,
-    target_ptr,
-    weight_ptr,
-    peak_ptr,
-    total_ptr,
-    spread_ptr,
-    logit_ptr,
-    row_stride,
-    n_columns,
-    columns_a_part,
-    N_PARTS: tl.constexpr,
-    SMOOTHING: tl.constexpr,
-    EVEN: tl.constexpr,
-    WIDTH: tl.constexpr,
-    TILE_DEPTH: tl.constexpr,
+    x_ptr, target_ptr, weight_ptr, peak_ptr, total_ptr, spread_ptr, logit_ptr,
+    row_stride, n_columns, columns_a_part,
+    N_PARTS: tl.constexpr, SMOOTHING: tl.constexpr, EVEN: tl.constexpr, WIDTH: tl.constexpr, TILE_DEPTH: tl.constexpr,
     TILE_WIDTH: tl.constexpr,
-):
+):  # fmt: skip
     """Process one part of a row per program, read once: its largest logit, its sum of exp(logit - largest), and the smoothing's sum."""
     TILE: tl.constexpr = TILE_DEPTH * TILE_WIDTH
     row = tl.program_id(0) // N_PARTS
@@ -86,25 +74,10 @@ def walk_kernel(
 
 @triton.jit(do_not_specialize_on_alignment=["n_rows", "n_columns"])
 def rows_kernel(
-    target_ptr,
-    weight_ptr,
-    class_weight_ptr,
-    peak_ptr,
-    total_ptr,
-    spread_ptr,
-    logit_ptr,
-    statistics_ptr,
-    out_ptr,
-    divisor_ptr,
-    n_rows,
-    n_columns,
-    ignore_index,
-    N_PARTS: tl.constexpr,
-    PADDED: tl.constexpr,
-    SMOOTHING: tl.constexpr,
-    REDUCTION: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr,
-):
+    target_ptr, weight_ptr, class_weight_ptr, peak_ptr, total_ptr, spread_ptr, logit_ptr, statistics_ptr, out_ptr, divisor_ptr,
+    n_rows, n_columns, ignore_index,
+    N_PARTS: tl.constexpr, PADDED: tl.constexpr, SMOOTHING: tl.constexpr, REDUCTION: tl.constexpr, BLOCK_SIZE: tl.constexpr,
+):  # fmt: skip
     """Combine parts into rows: write the losses of rows, or their sum per program, and their largest logits and sums."""
     rows = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     inside = rows < n_rows

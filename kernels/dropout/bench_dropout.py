@@ -7,38 +7,27 @@ import triton
 from torch.nn import functional as F
 
 from kernels.dropout import dropout
-from kernels.peers import LINES, bandwidth, compiled, providers
+from kernels.peers import bandwidth, compiled, gradients_of, providers, sweep
 
 PROVIDERS = providers(triton=dropout, copy=F.dropout, torch=F.dropout, compile=compiled(F.dropout))
 
 
-def sweep(direction):
-    return triton.testing.Benchmark(
-        x_names=["N"],
-        x_vals=[2**i for i in range(13, 17)],
-        line_arg="provider",
-        line_vals=list(PROVIDERS),
-        line_names=[LINES[name] for name in PROVIDERS],
-        ylabel="GB/s",
-        plot_name=direction,
-        args={"M": 4096, "dtype": torch.bfloat16, "p": 0.1},
-    )
+def rows(direction):
+    return sweep(direction, "GB/s", PROVIDERS, "N", [2**i for i in range(13, 17)], M=4096, dtype=torch.bfloat16, p=0.1)
 
 
-@triton.testing.perf_report(sweep("forward"))
+@triton.testing.perf_report(rows("forward"))
 @bandwidth
 def forward(provider, M, N, dtype, p):
     x = torch.randn(M, N, device="cuda", dtype=dtype)
     return 2 * x.nbytes, functools.partial(PROVIDERS[provider], x, p=p)
 
 
-@triton.testing.perf_report(sweep("backward"))
+@triton.testing.perf_report(rows("backward"))
 @bandwidth
 def backward(provider, M, N, dtype, p):
     x = torch.randn(M, N, device="cuda", dtype=dtype, requires_grad=True)
-    out = PROVIDERS[provider](x, p=p)
-    grad = torch.randn_like(out)
-    return 2 * x.nbytes, lambda: torch.autograd.grad(out, x, grad, retain_graph=True)
+    return 2 * x.nbytes, gradients_of(PROVIDERS[provider](x, p=p), x)
 
 
 if __name__ == "__main__":

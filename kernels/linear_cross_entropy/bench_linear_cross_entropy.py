@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import triton
 
 from kernels.linear_cross_entropy import linear_cross_entropy
-from kernels.peers import peer, providers
+from kernels.peers import peer, providers, sweep, tflops
 
 
 def _unfused(input, weight, target):
@@ -29,7 +29,6 @@ PROVIDERS = providers(
     torch=_unfused,
     liger=LIGER and _liger,
 )
-NAMES = {"triton": "Triton", "low": "Triton (little memory)", "floor": "Three products", "torch": "PyTorch", "liger": "Liger"}
 
 
 def _products(input, weight):
@@ -44,17 +43,7 @@ def _products(input, weight):
     return run
 
 
-def mark(name, sizes, kinds, unit):
-    return triton.testing.Benchmark(
-        x_names=["N"],
-        x_vals=sizes,
-        line_arg="provider",
-        line_vals=list(kinds),
-        line_names=[NAMES[kind] for kind in kinds],
-        ylabel=unit,
-        plot_name=name,
-        args={"H": 4096, "V": 128256, "dtype": torch.bfloat16},
-    )
+LAYER = {"H": 4096, "V": 128256, "dtype": torch.bfloat16}
 
 
 def leaves_and_step(provider, N, H, V, dtype):
@@ -64,20 +53,15 @@ def leaves_and_step(provider, N, H, V, dtype):
     return leaves, lambda: torch.autograd.grad(PROVIDERS[provider](*leaves, target), leaves)
 
 
-@triton.testing.perf_report(mark("linear_cross_entropy", [4096, 16384], PROVIDERS, "TFLOP/s"))
+@triton.testing.perf_report(sweep("linear_cross_entropy", "TFLOP/s", PROVIDERS, "N", [4096, 16384], **LAYER))
 def benchmark(N, H, V, dtype, provider):
     leaves, run = leaves_and_step(provider, N, H, V, dtype)
     if provider == "floor":
         run = _products(*(leaf.detach() for leaf in leaves))
-    ms, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
-
-    def tflops(ms):
-        return 6 * N * H * V / ms * 1e-9
-
-    return tflops(ms), tflops(slow), tflops(fast)
+    return tflops(6 * N * H * V, run)
 
 
-@triton.testing.perf_report(mark("memory", [16384], [kind for kind in PROVIDERS if kind != "floor"], "GiB"))
+@triton.testing.perf_report(sweep("memory", "GiB", [kind for kind in PROVIDERS if kind != "floor"], "N", [16384], **LAYER))
 def memory(N, H, V, dtype, provider):
     """Return the peak memory above the inputs, including gradients, in GiB."""
     _, run = leaves_and_step(provider, N, H, V, dtype)

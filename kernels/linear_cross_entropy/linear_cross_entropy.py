@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from kernels.contract import autocast, check_dtype, check_same
+from kernels.contract import autocast_all, check_same
 from kernels.cross_entropy import launch
-from kernels.cross_entropy.cross_entropy import scale_
+from kernels.cross_entropy.cross_entropy import check_options, scale_
 from kernels.cross_entropy.launch import Targets
 from kernels.dispatch import cdiv, custom_op
 from kernels.matmul.launch import multiply_into
@@ -51,89 +51,50 @@ def linear_cross_entropy(
         RuntimeError: shapes, dtypes or devices do not match.
         NotImplementedError: another dtype.
     """
-    input, linear_weight = autocast(input), autocast(linear_weight)
-    linear_bias = None if linear_bias is None else autocast(linear_bias)
+    input, linear_weight, linear_bias = autocast_all(input, linear_weight, linear_bias)
     _check(input, linear_weight, linear_bias, target, weight, reduction, label_smoothing, memory)
     dtype = torch.float32 if torch.is_autocast_enabled(input.device.type) else input.dtype
     grad = torch.is_grad_enabled()
     wanted = [grad and tensor is not None and tensor.requires_grad for tensor in (input, linear_weight, linear_bias)]
     tokens = input.reshape(-1, input.shape[-1])
-    loss = _linear_cross_entropy(
-        tokens.contiguous(),
-        linear_weight.contiguous(),
-        linear_bias,
-        target.reshape(-1),
-        weight,
-        ignore_index,
-        reduction,
-        float(label_smoothing),
-        dtype,
-        _tokens_at_once(memory, tokens.shape[0], *linear_weight.shape),
-        wanted,
-    )
+    tensors = tokens.contiguous(), linear_weight.contiguous(), linear_bias, target.reshape(-1), weight
+    chunk = _tokens_at_once(memory, tokens.shape[0], *linear_weight.shape)
+    loss = _linear_cross_entropy(*tensors, ignore_index, reduction, float(label_smoothing), dtype, chunk, wanted)
     return loss.view(target.shape) if reduction == "none" else loss
 
 
 def _check(
-    input: Tensor,
-    linear_weight: Tensor,
-    linear_bias: Tensor | None,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: str,
-    label_smoothing: float,
-    memory: str,
-) -> None:
-    check_dtype("linear_cross_entropy", input)
-    check_same("linear_cross_entropy", input, linear_weight, *([] if linear_bias is None else [linear_bias]))
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"{reduction} is not a valid value for reduction")
+    input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, target: Tensor, weight: Tensor | None,
+    reduction: str, label_smoothing: float, memory: str,
+) -> None:  # fmt: skip
     if memory not in MEMORY:
         raise ValueError(f"memory is one of {', '.join(MEMORY)}, not {memory}")
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if target.is_floating_point():
         raise NotImplementedError("linear_cross_entropy takes class indices; class probabilities are not implemented")
-    if target.dtype not in (torch.int64, torch.uint8):
-        raise RuntimeError(f"linear_cross_entropy expected target dtype to be Long or Byte, but got {target.dtype}")
+    check_options("linear_cross_entropy", input, target, weight, reduction, label_smoothing)
+    check_same("linear_cross_entropy", input, linear_weight, linear_bias)
     if linear_weight.dim() != 2 or not input.dim() or input.shape[-1] != linear_weight.shape[1] or target.shape != input.shape[:-1]:
         shapes = f"input {tuple(input.shape)}, weight {tuple(linear_weight.shape)} and target {tuple(target.shape)}"
         raise RuntimeError(f"linear_cross_entropy expected (..., H), (V, H) and (...), but got {shapes}")
     for name, tensor in {"linear_bias": linear_bias, "weight": weight}.items():
         if tensor is not None and tensor.shape != linear_weight.shape[:1]:
             raise RuntimeError(f"linear_cross_entropy expected {name} of {linear_weight.shape[0]} classes, but got {tuple(tensor.shape)}")
-    if any(tensor is not None and tensor.device != input.device for tensor in (target, weight)):
-        raise RuntimeError("linear_cross_entropy expected all tensors to be on the same device")
 
 
 @custom_op("warpwave::linear_cross_entropy")
 def _linear_cross_entropy(
-    input: Tensor,
-    linear_weight: Tensor,
-    linear_bias: Tensor | None,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    label_smoothing: float,
-    dtype: torch.dtype,
-    chunk: int,
-    wanted: list[bool],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, target: Tensor, weight: Tensor | None,
+    ignore_index: int, reduction: str, label_smoothing: float, dtype: torch.dtype, chunk: int, wanted: list[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the loss, and its gradients of input, weight and bias; those not wanted are empty."""
-    n_tokens, n_classes = input.shape[0], linear_weight.shape[0]
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     if reduction == "none" or not any(wanted):
         grads = _empty_like(input, linear_weight, linear_bias, [False] * 3)
         found = [launch.walk(logits, targets[rows]) for rows, logits in _logits(input, linear_weight, linear_bias, chunk)]
     else:
-        grads = _empty_like(input, linear_weight, linear_bias, wanted)
-        words = torch.empty(launch.n_words(input.dtype, n_tokens, n_classes), device=input.device, dtype=torch.int64)
-        divisor = launch.divisors(targets, n_classes, words)
-        divisor = divisor if reduction == "mean" else None
-        found = _gradients(input, linear_weight, linear_bias, targets, None, divisor, words, chunk, wanted, grads)
+        grads, found = _gradients(input, linear_weight, linear_bias, targets, None, reduction == "mean", chunk, wanted)
     known = launch.Parts.concatenated(found, targets)
-    loss, *_ = launch.losses(known, targets, n_classes, reduction, dtype)
+    loss, *_ = launch.losses(known, targets, linear_weight.shape[0], reduction, dtype)
     return loss, *grads
 
 
@@ -145,36 +106,23 @@ def _(input, linear_weight, linear_bias, target, weight, ignore_index, reduction
 
 @custom_op("warpwave::linear_cross_entropy_backward")
 def _linear_cross_entropy_backward(
-    grad: Tensor,
-    input: Tensor,
-    linear_weight: Tensor,
-    linear_bias: Tensor | None,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    label_smoothing: float,
-    chunk: int,
-    wanted: list[bool],
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad: Tensor, input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, target: Tensor, weight: Tensor | None,
+    ignore_index: int, label_smoothing: float, chunk: int, wanted: list[bool],
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return gradients for losses per token."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
-    grads = _empty_like(input, linear_weight, linear_bias, wanted)
-    words = torch.empty(launch.n_words(input.dtype, input.shape[0], linear_weight.shape[0]), device=input.device, dtype=torch.int64)
-    launch.divisors(targets, linear_weight.shape[0], words)
-    _gradients(input, linear_weight, linear_bias, targets, grad.contiguous(), None, words, chunk, wanted, grads)
-    return grads
+    return _gradients(input, linear_weight, linear_bias, targets, grad.contiguous(), False, chunk, wanted)[0]
 
 
 @_linear_cross_entropy_backward.register_fake
-def _(grad, input, linear_weight, linear_bias, target, weight, ignore_index, label_smoothing, chunk, wanted):
-    return _empty_like(input, linear_weight, linear_bias, wanted)
+def _(grad, input, linear_weight, linear_bias, *options):
+    return _empty_like(input, linear_weight, linear_bias, options[-1])
 
 
 def _empty_like(input: Tensor, weight: Tensor, bias: Tensor | None, wanted: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
-    new = [
-        torch.empty_like(t) if t is not None and want else input.new_empty(0) for t, want in zip((input, weight, bias), wanted, strict=True)
-    ]
-    return new[0], new[1], new[2]
+    tensors = zip((input, weight, bias), wanted, strict=True)
+    of_input, of_weight, of_bias = (torch.empty_like(x) if x is not None and want else input.new_empty(0) for x, want in tensors)
+    return of_input, of_weight, of_bias
 
 
 def _tokens_at_once(memory: str, n_tokens: int, n_classes: int, hidden: int) -> int:
@@ -203,19 +151,11 @@ def _logits(x: Tensor, weight: Tensor, bias: Tensor | None, chunk: int) -> Itera
 
 
 def _gradients(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Targets,
-    upstream: Tensor | None,
-    divisor: Tensor | None,
-    words: Tensor,
-    chunk: int,
-    wanted: list[bool],
-    grads: tuple[Tensor, Tensor, Tensor],
-) -> list[launch.Parts]:
+    x: Tensor, weight: Tensor, bias: Tensor | None, targets: Targets, upstream: Tensor | None, mean: bool, chunk: int, wanted: list[bool]
+) -> tuple[tuple[Tensor, Tensor, Tensor], list[launch.Parts]]:
     """Return gradients of input, weight and bias, computed chunk by chunk, and the statistics of the tokens."""
-    of_input, of_weight, of_bias = grads
+    of_input, of_weight, of_bias = grads = _empty_like(x, weight, bias, wanted)
+    divisor, words = launch.prepared(targets, weight.shape[0], x.dtype)
     words_a_row = words.numel() // max(1, x.shape[0])
     if not x.shape[0]:
         of_weight.zero_()
@@ -224,7 +164,8 @@ def _gradients(
     found = []
     for rows, logits in _logits(x, weight, bias, chunk):
         some_words = words[rows.start * words_a_row : rows.stop * words_a_row]
-        found.append(launch.in_place(logits, targets[rows], None if upstream is None else upstream[rows], divisor, some_words))
+        of_rows = None if upstream is None else upstream[rows]
+        found.append(launch.in_place(logits, targets[rows], of_rows, divisor if mean else None, some_words))
         if wanted[0]:
             torch.mm(logits, weight, out=of_input[rows])
         if wanted[1]:
@@ -233,7 +174,7 @@ def _gradients(
             of_bias_exactly += logits.sum(0, dtype=torch.float32)
     if of_bias_exactly is not None:
         of_bias.copy_(of_bias_exactly)
-    return found
+    return grads, found
 
 
 def _setup_context(ctx, inputs, output) -> None:

@@ -10,7 +10,7 @@ import triton
 from torch.nn import functional as F
 
 from kernels.matmul import linear, matmul
-from kernels.peers import LINES, compiled
+from kernels.peers import compiled, gradients_of, sweep, tflops
 
 SQUARES = [(n, n, n) for n in (1024, 2048, 4096, 8192, 16384)]
 LAYERS = [(4096, 4096, 14336), (8192, 28672, 8192), (16384, 4096, 4096), (4096, 128256, 4096)]
@@ -31,21 +31,7 @@ FORWARD = LINEAR | {"plain": lambda x, weight, bias: matmul(x, weight.t())}
 
 
 def mark(name, shapes, providers, **args):
-    return triton.testing.Benchmark(
-        x_names=["M", "N", "K"],
-        x_vals=shapes,
-        line_arg="provider",
-        line_vals=list(providers),
-        line_names=[LINES.get(provider, "Triton, product alone") for provider in providers],
-        ylabel="TFLOP/s",
-        plot_name=name,
-        args=args,
-    )
-
-
-def tflops(flops, run):
-    median, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
-    return flops / median * 1e-9, flops / slow * 1e-9, flops / fast * 1e-9
+    return sweep(name, "TFLOP/s", providers, ("M", "N", "K"), shapes, **args)
 
 
 def operands(M, N, K, dtype):
@@ -83,9 +69,7 @@ def forward_linear_gelu(provider, M, N, K):
 def backward_linear_gelu(provider, M, N, K):
     x, weight = (operand.requires_grad_() for operand in operands(M, N, K, torch.bfloat16))
     bias = torch.randn(N, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-    out = LINEAR[provider](x, weight, bias)
-    grad = torch.randn_like(out)
-    return tflops(4 * M * N * K, lambda: torch.autograd.grad(out, (x, weight, bias), grad, retain_graph=True))
+    return tflops(4 * M * N * K, gradients_of(LINEAR[provider](x, weight, bias), x, weight, bias))
 
 
 if __name__ == "__main__":

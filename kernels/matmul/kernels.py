@@ -48,11 +48,6 @@ def _inverse(x, EXACT: tl.constexpr):
 
 
 @triton.jit
-def _sigmoid(x, EXACT: tl.constexpr):
-    return _inverse(1.0 + tl.exp2(-1.4426950408889634 * x), EXACT)
-
-
-@triton.jit
 def _tanh_exponent(x):
     # (1 + tanh u) / 2 = 1 / (1 + 2**this), u = sqrt(2 / pi) (x + 0.044715 x**3); the factors include -2 sqrt(2 / pi) log2(e).
     return x * (-2.302208198144325 - 0.1029432395800235 * x * x)
@@ -84,7 +79,7 @@ def activate(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
     elif ACTIVATION == "relu":
         x = tl.where(x < 0.0, 0.0, x)  # keeps NaN
     elif ACTIVATION == "silu":
-        x = x * _sigmoid(x, EXACT)
+        x = x * _inverse(1.0 + tl.exp2(-1.4426950408889634 * x), EXACT)
     return x
 
 
@@ -115,36 +110,12 @@ def _slope(x, ACTIVATION: tl.constexpr, EXACT: tl.constexpr):
 
 @triton.jit
 def matmul_kernel(
-    a_ptr,
-    b_ptr,
-    out_ptr,
-    saved_ptr,
-    bias_ptr,
-    M,
-    N,
-    K,
-    a_stride_batch,
-    a_stride_m,
-    a_stride_k,
-    b_stride_batch,
-    b_stride_k,
-    b_stride_n,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    CHIPLETS: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    WIDE: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SPLIT: tl.constexpr,
-    DOUBLE: tl.constexpr,
-    WIDEN: tl.constexpr,
-    BIAS: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    SAVE: tl.constexpr,
-    EARLY: tl.constexpr,
-):
+    a_ptr, b_ptr, out_ptr, saved_ptr, bias_ptr,
+    M, N, K, a_stride_batch, a_stride_m, a_stride_k, b_stride_batch, b_stride_k, b_stride_n,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, CHIPLETS: tl.constexpr,
+    EVEN_K: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, SPLIT: tl.constexpr, DOUBLE: tl.constexpr, WIDEN: tl.constexpr,
+    BIAS: tl.constexpr, ACTIVATION: tl.constexpr, SAVE: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
     if EARLY:
         cuda.gdc_launch_dependents()
     tiles_m = tl.cdiv(M, BLOCK_M)
@@ -208,24 +179,10 @@ def matmul_kernel(
 
 @triton.jit
 def row_kernel(
-    a_ptr,
-    b_ptr,
-    out_ptr,
-    saved_ptr,
-    bias_ptr,
-    N,
-    K,
-    a_stride_m,
-    b_stride_n,
-    M: tl.constexpr,
-    STEPS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    EVICTION: tl.constexpr,
-    BIAS: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    SAVE: tl.constexpr,
-):
+    a_ptr, b_ptr, out_ptr, saved_ptr, bias_ptr, N, K, a_stride_m, b_stride_n,
+    M: tl.constexpr, STEPS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, EVICTION: tl.constexpr,
+    BIAS: tl.constexpr, ACTIVATION: tl.constexpr, SAVE: tl.constexpr,
+):  # fmt: skip
     """Multiply one or two rows by BLOCK_N columns, without matrix units: those would idle, and what counts is to read `b` once.
 
     `b` is dense along K. All of its loads are on their way at once. Each thread sums its own elements; these sums are added at the end.
@@ -251,19 +208,9 @@ def row_kernel(
 
 @triton.jit
 def sum_kernel(
-    out_ptr,
-    saved_ptr,
-    parts_ptr,
-    bias_ptr,
-    n_elements,
-    N,
-    SPLITS: tl.constexpr,
-    BIAS: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    SAVE: tl.constexpr,
-    BLOCK_SIZE: tl.constexpr,
-    EARLY: tl.constexpr,
-):
+    out_ptr, saved_ptr, parts_ptr, bias_ptr, n_elements, N,
+    SPLITS: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, SAVE: tl.constexpr, BLOCK_SIZE: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
     """Add up the parts of a product, with bias and activation."""
     if EARLY:
         cuda.gdc_wait()
@@ -297,24 +244,10 @@ def copy_rows_kernel(out_ptr, x_ptr, columns, chunks, out_stride, x_stride, VECT
 
 @triton.jit
 def sum_tiles_kernel(
-    out_ptr,
-    saved_ptr,
-    shares_ptr,
-    bias_ptr,
-    whole,
-    M,
-    N,
-    SHARES: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    ROWS: tl.constexpr,
-    BIAS: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    SAVE: tl.constexpr,
-    WITHIN: tl.constexpr,
-    EARLY: tl.constexpr,
-):
+    out_ptr, saved_ptr, shares_ptr, bias_ptr, whole, M, N,
+    SHARES: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr, ROWS: tl.constexpr,
+    BIAS: tl.constexpr, ACTIVATION: tl.constexpr, SAVE: tl.constexpr, WITHIN: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
     """Add up the shares of tiles from the one with number `whole` on, with bias and activation: some rows of a tile per program."""
     if EARLY:
         cuda.gdc_wait()

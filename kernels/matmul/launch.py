@@ -20,7 +20,7 @@ from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, on_boundary
 from kernels.launches.tape import refuse
 from kernels.matmul.kernels import copy_rows_kernel, matmul_kernel, row_kernel
-from kernels.matmul.layout import Launch, Layout
+from kernels.matmul.layout import PLAIN, Epilogue, Launch, Layout
 from kernels.matmul.split import for_few_rows, in_parts, shared
 
 # The cost of fetching an element of a row or column of operands, in products of a row and a column.
@@ -55,11 +55,7 @@ AnyTile = TypeVar("AnyTile", Tile, Specialized)
 
 
 def multiply(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str | None = None,
-    save: bool = False,
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, activation: str | None = None, save: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return `activation(a @ b + bias)` and, with `save`, the activation's input; for matrices, or batches of them without a bias.
 
@@ -74,7 +70,8 @@ def multiply(
         if a.dtype == torch.float32:
             refuse()  # torch's setting may change
             precision = "tf32" if choose(MATMUL).tf32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
-            a, b = _read_fast(a, b, precision)
+            if choose(MATMUL).dense_fp32:
+                a, b = _read_fast(a, b, precision)
         a, b = _unit_stride(a), _unit_stride(b)
         large = min(a.shape[-2], b.shape[-1]) >= FEWEST_IN_REACH and out.numel() * a.shape[-1] >= IN_REACH
         if precision is None and choose(MATMUL).specialized and large:
@@ -83,7 +80,7 @@ def multiply(
         bias = bias if bias is None else bias.contiguous()
         boundaries = on_boundary(a, b, saved, bias)
         launch = _plan(card(), a.dtype, precision, boundaries, Layout.of(a), Layout.of(b), bias is not None, activation, save)
-        launch(a, b, out, saved, bias)
+        launch(a, b, out, saved, out if bias is None else bias)
     return out, saved
 
 
@@ -100,7 +97,7 @@ def multiply_into(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, add: bool
     aligned = (a.data_ptr() | b.data_ptr() | out.data_ptr()) % 16 == 0 and out.is_contiguous()
     launch = _plan_into(card(), a.dtype, aligned, add, Layout.of(a), Layout.of(b))
     if launch:
-        launch(a, b, out, out, None)
+        launch(a, b, out, out, out)
     elif add:
         torch.addmm(out, a, b, out=out)
     else:
@@ -120,19 +117,12 @@ def _plan_into(on: Card, dtype: torch.dtype, aligned: bool, add: bool, a: Layout
 
 @functools.lru_cache(maxsize=4096)
 def _plan(
-    on: Card,
-    dtype: torch.dtype,
-    precision: str | None,
-    boundaries: tuple[bool, ...],
-    a: Layout,
-    b: Layout,
-    bias: bool,
-    activation: str | None,
-    save: bool,
-) -> Launch:
+    on: Card, dtype: torch.dtype, precision: str | None, boundaries: tuple[bool, ...], a: Layout, b: Layout,
+    bias: bool, activation: str | None, save: bool,
+) -> Launch:  # fmt: skip
     config, aligned = choose(MATMUL, on), all(boundaries[:2])
     shape = (*a.shape[:-1], b.shape[-1])
-    epilogue = {"bias": bias, "activation": activation, "save": save}
+    epilogue = {"BIAS": bias, "ACTIVATION": activation, "SAVE": save}
     (m, k), n = a.shape[-2:], b.shape[-1]
     dense = a.stride[-1] == b.stride[-2] == 1 and k % 16 == b.stride[-1] % 16 == 0  # steps that Triton takes for those of vectors
     if config.row and not precision and aligned and len(shape) == 2 and m <= config.row.m and dense and k <= LONGEST_ROW:
@@ -142,15 +132,14 @@ def _plan(
         tile, parts = few
         if parts == 1:
             return _pointers(tile, on, precision, config.widen, a, b, epilogue)
-        plain = {"bias": False, "activation": None, "save": False}
-        return in_parts(parts, lambda a, b: _pointers(tile, on, precision, config.widen, a, b, plain, True), on, a, b, epilogue)
+        return in_parts(parts, lambda a, b: _pointers(tile, on, precision, config.widen, a, b, PLAIN, True), on, a, b, epilogue)
     if _takes_tma(config, dtype, aligned, a, b):
         narrow = activation and a.shape[-1] < HIDES_ACTIVATION
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
         from kernels.matmul.specialized import product
 
         tile = cheapest(config.specialized[1 if narrow else 0 :], on, shape, k, (a.fetching, b.fetching))
-        return product(tile, on, dtype, a, b, **epilogue)
+        return product(tile, on, dtype, a, b, epilogue)
     tiles = config.narrow
     if precision:
         tiles = getattr(config, precision)
@@ -164,18 +153,13 @@ def _takes_tma(config: Config, dtype: torch.dtype, aligned: bool, a: Layout, b: 
 
 
 def _pointers(
-    tile: Tile, on: Card, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: dict[str, Any], early: bool = False
+    tile: Tile, on: Card, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: Epilogue, early: bool = False
 ) -> Launch:
     (m, k), n = a.shape[-2:], b.shape[-1]
     programs = a.matrices * -(-m // tile.m) * -(-n // tile.n)
     steps = (tile.m * max(a.stride[-2], n), tile.n * b.stride[-1], tile.k * max(a.stride[-1], b.stride[-2]))
     strides = [step for x in (a, b) for step in (x.stride if len(x.shape) == 3 else (0, *x.stride))]
     options: dict[str, Any] = {
-        "BLOCK_M": tile.m,
-        "BLOCK_N": tile.n,
-        "BLOCK_K": tile.k,
-        "GROUP_M": tile.group_m,
-        "CHIPLETS": tile.chiplets,
         "EVEN_K": k % tile.k == 0,
         "WIDE": max(steps) >= 2**31,
         "PRECISION": precision or "ieee",
@@ -183,21 +167,12 @@ def _pointers(
         "DOUBLE": precision == "ieee" and programs < on.processors and k >= LONG,
         "WIDEN": widen,
         "EARLY": early and on.early["EARLY"],
-        "num_warps": tile.warps,
-        "num_stages": tile.stages,
-        **{name.upper(): value for name, value in epilogue.items()},
-        **tile.options,
     }
-
-    bound = Bound(matmul_kernel, (programs,), options)
-
-    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
-        bound(a, b, out, saved, out if bias is None else bias, m, n, k, *strides)
-
-    return launch
+    bound = Bound(matmul_kernel, (programs,), options | epilogue | tile.launched)
+    return lambda *tensors: bound(*tensors, m, n, k, *strides)
 
 
-def _row(tile: Tile, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
+def _row(tile: Tile, a: Layout, b: Layout, epilogue: Epilogue) -> Launch:
     (m, k), n = a.shape, b.shape[1]
     block = tile.k * 2 if k > tile.k * 2 and k % (tile.k * 2) == 0 else tile.k
     options: dict[str, Any] = {
@@ -207,14 +182,9 @@ def _row(tile: Tile, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
         "BLOCK_K": block,
         "EVICTION": "evict_first" if n * k * 2 < PASSING else "",
         "num_warps": tile.warps,
-        **{name.upper(): value for name, value in epilogue.items()},
     }
-    bound = Bound(row_kernel, (cdiv(n, tile.n),), options)
-
-    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
-        bound(a, b, out, saved, out if bias is None else bias, n, k, a.stride(0), b.stride(1))
-
-    return launch
+    bound = Bound(row_kernel, (cdiv(n, tile.n),), options | epilogue)
+    return lambda *tensors: bound(*tensors, n, k, a.stride[0], b.stride[1])
 
 
 def cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...], k: int, fetching: tuple[int, int] = (1, 1)) -> AnyTile:
@@ -248,13 +218,10 @@ def _copied(on: Card, boundaries: tuple[bool, ...], a: Layout, b: Layout) -> tup
 
 def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Return fp32 operands, copied if the kernel then reads them several times faster."""
-    config = choose(MATMUL)
     m, n = a.shape[-2], b.shape[-1]
-    if precision == "tf32" and config.tf32_dense_k:
-        return a.contiguous() if n >= WORTH_A_COPY else a, b.mT.contiguous().mT if m >= WORTH_A_COPY else b
-    if precision == "ieee" and config.ieee_dense_n and m >= WORTH_A_COPY:
-        b = b.contiguous()
-    return a, b
+    if precision == "ieee":
+        return a, b.contiguous() if m >= WORTH_A_COPY else b
+    return a.contiguous() if n >= WORTH_A_COPY else a, b.mT.contiguous().mT if m >= WORTH_A_COPY else b
 
 
 def _on_lines(x: torch.Tensor) -> torch.Tensor:

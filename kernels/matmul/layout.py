@@ -1,17 +1,21 @@
-"""The types of a launch: its key and its function."""
+"""The types of a launch: its key, its function, and what follows the product."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 # Bytes that memory moves at once.
 SECTOR = 32
 
-# Takes the operands, the output, the saved tensor, and the bias.
-Launch = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None], None]
+# Takes the operands, the output, the saved tensor, and the bias; where one of these two is not used, the output.
+Launch = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
+
+# What a kernel does with a finished sum, as its options; here, nothing.
+Epilogue = dict[str, Any]
+PLAIN: Epilogue = {"BIAS": False, "ACTIVATION": None, "SAVE": False}
 
 
 class Layout(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import torch
 import triton
 
-from kernels.contract import autocast, autocast_all, check_dtype, check_same
+from kernels.contract import autocast_all, check_dtype, check_same
 from kernels.dispatch import custom_op
 from kernels.launches.tape import repeatable
 from kernels.matmul.kernels import activation_backward_kernel
@@ -55,12 +55,7 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 @repeatable
-def linear(
-    input: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str | None = None,
-) -> torch.Tensor:
+def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, activation: str | None = None) -> torch.Tensor:
     """Return `activation(input @ weight.T + bias)`, as `torch.nn.functional.linear`, with the activation applied before rounding.
 
     If a gradient is needed, the forward also writes the activation's input, except for relu, whose output is enough. Recomputing it would
@@ -79,15 +74,14 @@ def linear(
     """
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {ACTIVATIONS}, got {activation!r}")
-    given = [autocast(x) for x in (input, weight, bias) if x is not None]
-    check_dtype("linear", *given)
-    check_same("linear", *given)
-    input, weight, bias = (*given, None)[:3]
+    input, weight, bias = autocast_all(input, weight, bias)
+    check_dtype("linear", input, weight, bias)
+    check_same("linear", input, weight, bias)
     if weight.dim() != 2 or not input.dim() or input.shape[-1] != weight.shape[1]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_by(input)} and {_by(weight.mT if weight.dim() > 1 else weight)})")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise RuntimeError(f"bias of {_by(bias)} does not fit an output of {weight.shape[0]} columns")
-    differentiable = torch.is_grad_enabled() and any(x.requires_grad for x in given)
+    differentiable = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (input, weight, bias))
     return _linear(input, weight, bias, activation, differentiable and activation not in (None, "relu"))
 
 
@@ -130,9 +124,7 @@ def _linear(
 
 
 @_linear.register_fake
-def _(
-    input: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], activation: Optional[str], save: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _(input, weight, bias, activation, save):
     shape = (*input.shape[:-1], weight.shape[0])
     return input.new_empty(shape), input.new_empty(shape if save else (0,))
 

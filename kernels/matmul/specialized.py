@@ -15,7 +15,7 @@ from kernels.configs.matmul import Specialized
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, descriptors
 from kernels.matmul.kernels import sum_tiles_kernel
-from kernels.matmul.layout import Launch, Layout
+from kernels.matmul.layout import PLAIN, Epilogue, Launch, Layout
 from kernels.matmul.split import shared
 from kernels.matmul.warp_specialized import matmul_specialized_kernel
 
@@ -26,17 +26,7 @@ GLUON |= {torch.float8_e4m3fn: gl.float8e4nv, torch.float8_e5m2: gl.float8e5}
 ROWS, ROWS_OF_WARPS = 8, 64
 
 
-def product(
-    tile: Specialized,
-    on: Card,
-    dtype: torch.dtype,
-    a: Layout,
-    b: Layout,
-    bias: bool = False,
-    activation: str | None = None,
-    save: bool = False,
-    add: bool = False,
-) -> Launch:
+def product(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: Layout, epilogue: Epilogue = PLAIN, add: bool = False) -> Launch:
     """Return the launch for operands that TMA can reach. `add`: add to the output's content."""
     *batch, m, k = a.shape
     n, halves = b.shape[-1], tile.m // ROWS_OF_WARPS
@@ -50,8 +40,8 @@ def product(
     of_a = box(a, (tile.k, ROWS_OF_WARPS) if a_transposed else (ROWS_OF_WARPS, tile.k), dtype)
     of_b, *of_more = (box(b, (n, tile.k) if b_transposed else (tile.k, n), dtype) for n in tile.pieces)
     of_out = box(Layout((*batch, m, n), (*[m * row] * len(batch), row, 1)), (ROWS_OF_WARPS, tile.part_n), dtype)
-    count = 1 if add or not _spread(tile, k, activation) else shared(tile, on, tiles, k, (a.fetching, b.fetching))[0]
-    epilogue = {"BIAS": bias, "ACTIVATION": activation, "SAVE": save}
+    spread = _spread(tile, k, epilogue["ACTIVATION"])
+    count = 1 if add or not spread else shared(tile, on, tiles, k, (a.fetching, b.fetching))[0]
     options: dict[str, Any] = {
         "BLOCK_N": tile.n,
         "HALVES": halves,
@@ -61,7 +51,7 @@ def product(
         "GROUP_M": tile.group_m,
         **epilogue,
         "ADD": add,
-        "SPREAD": _spread(tile, k, activation),
+        "SPREAD": spread,
         "num_warps": 4,
         "maxnreg": 168,
     }
@@ -69,12 +59,11 @@ def product(
     bound = Bound(matmul_specialized_kernel, (min(on.processors, tiles - over + over * count),), options)
     add_up = sums_of_shares(tile, on, over, count, epilogue, b_transposed)
 
-    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
+    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor) -> None:
         out_desc = of_out(out)
-        saved_desc = of_out(saved) if save else out_desc
+        saved_desc = of_out(saved) if epilogue["SAVE"] else out_desc
         by_address = (out, saved) if ragged else (None, None)
         parts = torch.empty((over, count, tile.m, tile.n), dtype=torch.float32, device=out.device) if over else None
-        bias = out if bias is None else bias
         bound(of_a(a), of_b(b), of_more[0](b) if of_more else None, out_desc, saved_desc, *by_address, bias, parts, batches, m, n, k, count)
         if over:
             add_up(out, saved, parts, bias, tiles - over, m, n)
@@ -82,7 +71,7 @@ def product(
     return launch
 
 
-def sums_of_shares(tile: Specialized, on: Card, over: int, count: int, epilogue: dict[str, Any], within: bool) -> Bound:
+def sums_of_shares(tile: Specialized, on: Card, over: int, count: int, epilogue: Epilogue, within: bool) -> Bound:
     """Return the launch that adds up the shares of the last tiles, and finishes these. `within`: no tile has columns beyond the matrix."""
     options = {"SHARES": count, "BLOCK_M": tile.m, "BLOCK_N": tile.n, "GROUP_M": tile.group_m, "ROWS": ROWS, "WITHIN": within}
     return Bound(sum_tiles_kernel, (over * (tile.m // ROWS),), options | epilogue | on.early)

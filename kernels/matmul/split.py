@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -13,7 +12,7 @@ from kernels.configs.matmul import Specialized, Tile
 from kernels.dispatch import cdiv, next_power_of_2
 from kernels.launches.bound import Bound
 from kernels.matmul.kernels import sum_kernel
-from kernels.matmul.layout import Launch, Layout
+from kernels.matmul.layout import Epilogue, Launch, Layout
 
 BLOCK_SIZE = 1024
 
@@ -89,24 +88,23 @@ def _buffers(tile: Tile, itemsize: int) -> int:
     return tile.stages * (tile.m + tile.n) * tile.k * itemsize
 
 
-def adding_up(parts: int, on: Card, elements: int, **epilogue: Any) -> Bound:
+def adding_up(parts: int, on: Card, elements: int, epilogue: Epilogue) -> Bound:
     """Return the kernel that adds up the parts of a product of so many elements, and its grid."""
-    options = {"SPLITS": parts, "BLOCK_SIZE": BLOCK_SIZE, **{name.upper(): value for name, value in epilogue.items()}, **on.early}
-    return Bound(sum_kernel, (cdiv(elements, BLOCK_SIZE),), options)
+    return Bound(sum_kernel, (cdiv(elements, BLOCK_SIZE),), {"SPLITS": parts, "BLOCK_SIZE": BLOCK_SIZE, **epilogue, **on.early})
 
 
-def in_parts(splits: int, product: Callable[[Layout, Layout], Launch], on: Card, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
+def in_parts(splits: int, product: Callable[[Layout, Layout], Launch], on: Card, a: Layout, b: Layout, epilogue: Epilogue) -> Launch:
     """Return the launch of a product of matrices with its sum in equal parts. `product` is of batches, and its output is fp32."""
     (m, k), n = a.shape, b.shape[1]
     part = k // splits
     left = Layout((splits, m, part), (part * a.stride[1], *a.stride))
     right = Layout((splits, part, n), (part * b.stride[0], *b.stride))
     multiply = product(left, right)
-    add_up = adding_up(splits, on, m * n, **epilogue)
+    add_up = adding_up(splits, on, m * n, epilogue)
 
-    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
+    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor) -> None:
         sums = torch.empty((splits, m, n), dtype=torch.float32, device=out.device)
-        multiply(a, b, sums, sums, None)
-        add_up(out, saved, sums, out if bias is None else bias, m * n, n)
+        multiply(a, b, sums, sums, sums)
+        add_up(out, saved, sums, bias, m * n, n)
 
     return launch

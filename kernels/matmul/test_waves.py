@@ -53,13 +53,14 @@ def test_each_tile_multiplies_alike(tile, shape, activation, device, judge):
         a, bias = torch.randn(m, k, device=device).bfloat16(), torch.randn(n, device=device).bfloat16()
         b = torch.randn(n, k, device=device).bfloat16().t() if transposed else torch.randn(k, n, device=device).bfloat16()
         out, saved = (torch.full((m, n), torch.nan, device=device, dtype=a.dtype) for _ in range(2))
-        product(tile, on, a.dtype, Layout.of(a), Layout.of(b), True, activation, True)(a, b, out, saved, bias)
+        epilogue = {"BIAS": True, "ACTIVATION": activation, "SAVE": True}
+        product(tile, on, a.dtype, Layout.of(a), Layout.of(b), epilogue)(a, b, out, saved, bias)
         exact, expected = a.double() @ b.double() + bias, a.float() @ b.float() + bias
         judge(saved, expected.bfloat16(), exact)
         judge(out, act(expected).bfloat16(), act(exact))
         # Alone, an output may be stored in an odd number of parts, through two buffers.
         alone = torch.full_like(out, torch.nan)
-        product(tile, on, a.dtype, Layout.of(a), Layout.of(b), True, activation)(a, b, alone, alone, bias)
+        product(tile, on, a.dtype, Layout.of(a), Layout.of(b), epilogue | {"SAVE": False})(a, b, alone, alone, bias)
         assert alone.equal(out)
 
 

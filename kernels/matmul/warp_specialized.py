@@ -13,21 +13,10 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language import _core
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
+from kernels.hopper import async_atomic_add, async_load, async_store, barriers
 from kernels.matmul.kernels import activate, grouped, within
-
-# Triton has renamed it.
-_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
-_put = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
-
-
-@_core.builtin
-def _add(desc, coord, source, _semantic=None):
-    """Add a block to memory. Triton 3.9 has a function for it, 3.6 only the operation."""
-    coord = _semantic._convert_to_ir_values(coord, require_i64=False)
-    _semantic.builder.create_async_tma_reduce(_core.ir.DESCRIPTOR_REDUCE_KIND.ADD, desc.handle, coord, source.handle)
 
 
 @gluon.jit
@@ -56,22 +45,13 @@ def _turn(turn, whole, K, shares, BLOCK_K: gl.constexpr, SHARED: gl.constexpr):
 
 @gluon.jit
 def _fetch(
-    a_desc,
-    b_descs,
-    buffers,
-    barriers,
-    shape,
-    BLOCK_N: gl.constexpr,
-    A_TRANSPOSED: gl.constexpr,
-    B_TRANSPOSED: gl.constexpr,
-    GROUP_M: gl.constexpr,
-    SHARED: gl.constexpr,
-    ROWS_WITHIN: gl.constexpr,
-    COLUMNS_WITHIN: gl.constexpr,
-):
+    a_desc, b_descs, buffers, bars, shape,
+    BLOCK_N: gl.constexpr, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr, GROUP_M: gl.constexpr, SHARED: gl.constexpr,
+    ROWS_WITHIN: gl.constexpr, COLUMNS_WITHIN: gl.constexpr,
+):  # fmt: skip
     batches, M, N, K, shares = shape
     a_bufs, b_bufs = buffers
-    ready, empty = barriers
+    ready, empty = bars
     STAGES: gl.constexpr = ready.shape[0]
     BLOCK_K: gl.constexpr = b_descs[0].block_type.shape[2 if B_TRANSPOSED else 1]
     FIRST_N: gl.constexpr = b_descs[0].block_type.shape[1 if B_TRANSPOSED else 2]
@@ -96,15 +76,15 @@ def _fetch(
                 row = within((HALVES * tile_m + half) * ROWS, ROWS, M, ROWS_WITHIN)
                 into = a_bufs.index(HALVES * stage + half).reshape(a_desc.block_type.shape)
                 if A_TRANSPOSED:
-                    _load(a_desc, [batch, k, row], arrived, into)
+                    async_load(a_desc, [batch, k, row], arrived, into)
                 else:
-                    _load(a_desc, [batch, row, k], arrived, into)
+                    async_load(a_desc, [batch, row, k], arrived, into)
             for i in gl.static_range(len(b_descs)):
                 into = b_bufs[i].index(stage).reshape(b_descs[i].block_type.shape)
                 if B_TRANSPOSED:
-                    _load(b_descs[i], [batch, column + i * FIRST_N, k], arrived, into)
+                    async_load(b_descs[i], [batch, column + i * FIRST_N, k], arrived, into)
                 else:
-                    _load(b_descs[i], [batch, k, column + i * FIRST_N], arrived, into)
+                    async_load(b_descs[i], [batch, k, column + i * FIRST_N], arrived, into)
             step += 1
 
 
@@ -157,9 +137,9 @@ def _put_part(result, x, part, at, buffer, ADD: gl.constexpr):
     else:
         fence_async_shared()
         if ADD:
-            _add(desc, [batch, row, column], buffer)
+            async_atomic_add(desc, [batch, row, column], buffer)
         else:
-            _put(desc, [batch, row, column], buffer)
+            async_store(desc, [batch, row, column], buffer)
 
 
 @gluon.jit
@@ -249,24 +229,13 @@ def _one_before(accs, step, empty, PENDING: gl.constexpr, pred=True):
 
 @gluon.jit
 def _multiply(
-    HALF: gl.constexpr,
-    staging,
-    tensors,
-    shape,
-    BLOCK_N: gl.constexpr,
-    A_TRANSPOSED: gl.constexpr,
-    B_TRANSPOSED: gl.constexpr,
-    GROUP_M: gl.constexpr,
-    BIAS: gl.constexpr,
-    ACTIVATION: gl.constexpr,
-    SAVE: gl.constexpr,
-    ADD: gl.constexpr,
-    SPREAD: gl.constexpr,
-    SHARED: gl.constexpr,
-):
+    HALF: gl.constexpr, staging, tensors, shape,
+    BLOCK_N: gl.constexpr, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr, GROUP_M: gl.constexpr,
+    BIAS: gl.constexpr, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr, SPREAD: gl.constexpr, SHARED: gl.constexpr,
+):  # fmt: skip
     batches, M, N, K, shares = shape
-    buffers, barriers, results, bias_ptr, shares_ptr = tensors
-    ready, empty = barriers
+    buffers, bars, results, bias_ptr, shares_ptr = tensors
+    ready, empty = bars
     out_desc = results[0][0]
     a_bufs, b_bufs = buffers
     ROWS: gl.constexpr = out_desc.block_type.shape[1]
@@ -352,43 +321,14 @@ def _ring(desc, COUNT: gl.constexpr):
     return gl.allocate_shared_memory(desc.dtype, [COUNT] + BLOCK, LAYOUT)
 
 
-@gluon.jit
-def _barriers(STAGES: gl.constexpr, COUNT: gl.constexpr):
-    """Allocate a barrier for each stage, of so many arrivals."""
-    barriers = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(barriers.index(stage), count=COUNT)
-    return barriers
-
-
 @gluon.jit(do_not_specialize=["batches", "shares"])
 def matmul_specialized_kernel(
-    a_desc,
-    b_desc,
-    more_desc,
-    out_desc,
-    saved_desc,
-    out_ptr,
-    saved_ptr,
-    bias_ptr,
-    shares_ptr,
-    batches,
-    M,
-    N,
-    K,
-    shares,
-    BLOCK_N: gl.constexpr,
-    HALVES: gl.constexpr,
-    A_TRANSPOSED: gl.constexpr,
-    B_TRANSPOSED: gl.constexpr,
-    STAGES: gl.constexpr,
-    GROUP_M: gl.constexpr,
-    BIAS: gl.constexpr,
-    ACTIVATION: gl.constexpr,
-    SAVE: gl.constexpr,
-    ADD: gl.constexpr,
-    SPREAD: gl.constexpr,
-):
+    a_desc, b_desc, more_desc, out_desc, saved_desc, out_ptr, saved_ptr, bias_ptr, shares_ptr,
+    batches, M, N, K, shares,
+    BLOCK_N: gl.constexpr, HALVES: gl.constexpr, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr,
+    STAGES: gl.constexpr, GROUP_M: gl.constexpr,
+    BIAS: gl.constexpr, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr, SPREAD: gl.constexpr,
+):  # fmt: skip
     a_bufs = _ring(a_desc, HALVES * STAGES)
     b_descs = (b_desc,)
     b_bufs = (_ring(b_desc, STAGES),)
@@ -397,17 +337,17 @@ def matmul_specialized_kernel(
         b_bufs += (_ring(more_desc, STAGES),)
     first = _blocks(out_desc, 2)
     second = _blocks(out_desc, 2)
-    ready = _barriers(STAGES, 1)
-    empty = _barriers(STAGES, 2)
+    ready = barriers(STAGES, 1)
+    empty = barriers(STAGES, 2)
     fence_async_shared()
     buffers = (a_bufs, b_bufs)
-    barriers = (ready, empty)
+    bars = (ready, empty)
     shape = (batches, M, N, K, shares)
     SHARED: gl.constexpr = shares_ptr is not None
     COLUMNS_WITHIN: gl.constexpr = B_TRANSPOSED and not ADD
     # 128 accumulators per thread, 64 for held parts, and the rest; the fetching warp needs the minimum number of registers.
     results = ((out_desc, out_ptr, M, N), (saved_desc, saved_ptr, M, N))
-    tensors = (buffers, barriers, results, bias_ptr, shares_ptr)
+    tensors = (buffers, bars, results, bias_ptr, shares_ptr)
     gl.warp_specialize(
         [
             (
@@ -420,7 +360,7 @@ def matmul_specialized_kernel(
             ),
             (
                 _fetch,
-                (a_desc, b_descs, buffers, barriers, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, SHARED, not ADD, COLUMNS_WITHIN),
+                (a_desc, b_descs, buffers, bars, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, SHARED, not ADD, COLUMNS_WITHIN),
             ),
         ],
         [4, 1],

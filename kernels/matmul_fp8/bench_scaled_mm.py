@@ -15,10 +15,9 @@ from kernels.configs.matmul_fp8 import MATMUL_FP8
 from kernels.dispatch import cdiv
 from kernels.matmul_fp8 import scaled_mm
 from kernels.matmul_fp8.scaled_mm import BLOCK
-from kernels.peers import LINES, REFUSALS, peer, providers
+from kernels.peers import LINES, REFUSALS, peer, providers, sweep, tflops
 
 SHAPES = [(8192, 8192, 8192), (4096, 6144, 4096), (8192, 4096, 14336), (4096, 2112, 7168), (4096, 7168, 2048), (64, 7168, 2048)]
-NAMES = LINES | {"fast": "PyTorch, whole sums in the matrix units", "deepgemm": "DeepGEMM"}
 DEEPGEMM = peer("deep_gemm", "fp8_gemm_nt")
 
 
@@ -37,16 +36,7 @@ BLOCKS = providers(triton=scaled_mm, torch=of_pytorch, deepgemm=DEEPGEMM and of_
 
 
 def mark(name, candidates):
-    return triton.testing.Benchmark(
-        x_names=["M", "N", "K"],
-        x_vals=SHAPES,
-        line_arg="provider",
-        line_vals=list(candidates),
-        line_names=[NAMES[provider] for provider in candidates],
-        ylabel="TFLOP/s",
-        plot_name=name,
-        args={"blocks": candidates is BLOCKS},
-    )
+    return sweep(name, "TFLOP/s", candidates, ("M", "N", "K"), SHAPES, blocks=candidates is BLOCKS)
 
 
 def drawn(M, N, K, blocks):
@@ -68,9 +58,8 @@ def forward(provider, M, N, K, blocks):
     except Exception as error:
         if provider == "triton" or type(error) not in (*REFUSALS, ValueError):
             raise
-        raise unittest.SkipTest(f"{NAMES[provider]} refuses it: {error}") from error
-    median, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
-    return tuple(2 * M * N * K / ms * 1e-9 for ms in (median, slow, fast))
+        raise unittest.SkipTest(f"{LINES[provider]} refuses it: {error}") from error
+    return tflops(2 * M * N * K, run)
 
 
 if __name__ == "__main__":

@@ -14,33 +14,11 @@ BLOCK = tl.constexpr(128)
 
 @triton.jit
 def scaled_mm_kernel(
-    a_ptr,
-    b_ptr,
-    out_ptr,
-    scale_a_ptr,
-    scale_b_ptr,
-    M,
-    N,
-    K,
-    a_stride,
-    b_stride,
-    scale_a_stride_m,
-    scale_a_stride_k,
-    scale_b_stride_k,
-    scale_b_stride_n,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    CHIPLETS: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    WIDE: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    WIDEN_A: tl.constexpr,
-    WIDEN_B: tl.constexpr,
-    PARTS: tl.constexpr,
-    EARLY: tl.constexpr,
-):
+    a_ptr, b_ptr, out_ptr, scale_a_ptr, scale_b_ptr,
+    M, N, K, a_stride, b_stride, scale_a_stride_m, scale_a_stride_k, scale_b_stride_k, scale_b_stride_n,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, CHIPLETS: tl.constexpr,
+    EVEN_K: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, WIDEN: tl.constexpr, PARTS: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
     """Compute a tile of the output per program. Both operands are dense along K.
 
     `PARTS`: programs that share a sum, a row of the grid each. A part has `K` products, a multiple of `BLOCK_K`, and an output of its own.
@@ -92,10 +70,8 @@ def scaled_mm_kernel(
         else:
             a = tl.load(a_ptrs, mask=(depth < end - k)[None, :], other=0.0)
             b = tl.load(b_ptrs, mask=(depth < end - k)[:, None], other=0.0)
-        if WIDEN_A:
-            a = a.to(tl.float16)
-        if WIDEN_B:
-            b = b.to(tl.float16)
+        if WIDEN:
+            a, b = a.to(tl.float16), b.to(tl.float16)
         short = tl.dot(a, b)
         # The compiler would fold a sum of products into the product. It does not fold a multiplication and an addition.
         acc = tl.fma(short, by_row[:, None] * by_block if BLOCKS else 1.0, acc)

@@ -14,7 +14,7 @@ from kernels.configs.matmul_fp8 import MATMUL_FP8
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, on_boundary
 from kernels.matmul.launch import cheapest
-from kernels.matmul.layout import Layout
+from kernels.matmul.layout import PLAIN, Layout
 from kernels.matmul.split import adding_up, for_few_rows
 from kernels.matmul_fp8.kernels import scaled_mm_kernel
 
@@ -46,15 +46,9 @@ def _dense_along_k(x: torch.Tensor) -> torch.Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    on: Card,
-    dtypes: tuple[torch.dtype, ...],
-    boundaries: tuple[bool, ...],
-    a: Layout,
-    b: Layout,
-    scale_a: Layout,
-    scale_b: Layout,
-    blocks: bool,
-) -> Launch:
+    on: Card, dtypes: tuple[torch.dtype, ...], boundaries: tuple[bool, ...],
+    a: Layout, b: Layout, scale_a: Layout, scale_b: Layout, blocks: bool,
+) -> Launch:  # fmt: skip
     config = choose(MATMUL_FP8, on)
     (m, k), n = a.shape, b.shape[0]
     strides = (*_strides(scale_a), *_strides(scale_b))
@@ -64,34 +58,27 @@ def _plan(
         from kernels.matmul_fp8.specialized import specialized
 
         return specialized(cheapest(config.specialized, on, (m, n), k), on, dtypes, a, b, strides, blocks)
-    widen = [dtype in config.widened for dtype in dtypes[:2]]
+    widen = any(dtype in config.widened for dtype in dtypes[:2])
     tiles = config.by_block if blocks and config.by_block else config.tiles
-    few = for_few_rows(config.few, on, m, n, k, 1, blocks) if m <= FEW and not any(widen) else None
-    tile, parts = few or (cheapest(tiles[-1:] if any(widen) else tiles, on, (m, n), k), 1)
-    early = parts > 1 and on.early["EARLY"]
+    few = for_few_rows(config.few, on, m, n, k, 1, blocks) if m <= FEW and not widen else None
+    tile, parts = few or (cheapest(tiles[-1:] if widen else tiles, on, (m, n), k), 1)
     options: dict[str, Any] = {
-        "BLOCK_M": tile.m,
-        "BLOCK_N": tile.n,
-        "BLOCK_K": tile.k,
-        "GROUP_M": tile.group_m,
-        "CHIPLETS": tile.chiplets,
         "EVEN_K": k % tile.k == 0,
         "WIDE": max(tile.m * max(a.stride[0], n), tile.n * b.stride[0]) >= 2**31,
         "BLOCKS": blocks,
-        "WIDEN_A": any(widen),
-        "WIDEN_B": any(widen),
+        "WIDEN": widen,
         "PARTS": parts,
-        "EARLY": early,
-        "num_warps": tile.warps,
-        "num_stages": tile.stages,
-        **tile.options,
+        "EARLY": parts > 1 and on.early["EARLY"],
+        **tile.launched,
     }
     bound = Bound(scaled_mm_kernel, (cdiv(m, tile.m) * cdiv(n, tile.n), parts), options)
-    add_up = adding_up(parts, on, m * n, bias=False, activation=None, save=False)
+    add_up = adding_up(parts, on, m * n, PLAIN)
+
+    sizes = (m, n, k // parts, a.stride[0], b.stride[0], *strides)
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> None:
         sums = torch.empty((parts, m, n), dtype=torch.float32, device=out.device) if parts > 1 else out
-        bound(a, b, sums, scale_a, scale_b, m, n, k // parts, a.stride(0), b.stride(0), *strides)
+        bound(a, b, sums, scale_a, scale_b, *sizes)
         if parts > 1:
             add_up(out, out, sums, out, m * n, n)
 

@@ -17,11 +17,7 @@ BLOCK = 128
 
 @repeatable
 def scaled_mm(
-    input: torch.Tensor,
-    other: torch.Tensor,
-    scale_input: torch.Tensor,
-    scale_other: torch.Tensor,
-    out_dtype: torch.dtype = torch.bfloat16,
+    input: torch.Tensor, other: torch.Tensor, scale_input: torch.Tensor, scale_other: torch.Tensor, out_dtype: torch.dtype = torch.bfloat16
 ) -> torch.Tensor:
     """Return `(input * scales) @ (other * scales)`, as `torch._scaled_mm` of a GPU that has fp8, without a gradient.
 
@@ -65,21 +61,6 @@ def _checked(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: t
     if any(x.device != a.device for x in (b, scale_a, scale_b)):
         seen = ", ".join(str(x.device) for x in (a, b, scale_a, scale_b))
         raise RuntimeError(f"scaled_mm got tensors on {seen}. A kernel reads the memory of one device. Move them to {a.device}.")
-    return _by_block(a, b, scale_a, scale_b)
-
-
-def _check_card(a: torch.Tensor, b: torch.Tensor) -> None:
-    """Refuse encodings that the card does not know. `torch.compile` cannot ask for the card, so the op does it."""
-    known = choose(MATMUL_FP8)
-    if refused := {x.dtype for x in (a, b)} - {*known.native, *known.widened}:
-        raise NotImplementedError(
-            f"scaled_mm cannot multiply {', '.join(sorted(map(str, refused)))} on {card().name}. This card has no instructions for the "
-            "encoding, and Triton no conversion. Convert the operands to bf16 and call matmul."
-        )
-
-
-def _by_block(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> bool:
-    """Return whether scales are by block, and not by row; refuse any other shape."""
     (m, k), n = a.shape, b.shape[1]
     by_row = ((m, 1), (1, n))
     by_block = ((m, cdiv(k, BLOCK)), (cdiv(k, BLOCK), cdiv(n, BLOCK)))
@@ -98,7 +79,12 @@ def _by_block(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: 
 def _scaled_mm(
     a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, blocks: bool, out_dtype: torch.dtype
 ) -> torch.Tensor:
-    _check_card(a, b)
+    known = choose(MATMUL_FP8)  # asked here, because `torch.compile` cannot ask for the card
+    if refused := {x.dtype for x in (a, b)} - {*known.native, *known.widened}:
+        raise NotImplementedError(
+            f"scaled_mm cannot multiply {', '.join(sorted(map(str, refused)))} on {card().name}. This card has no instructions for the "
+            "encoding, and Triton no conversion. Convert the operands to bf16 and call matmul."
+        )
     return multiply(a, b, scale_a, scale_b, blocks, out_dtype)
 
 

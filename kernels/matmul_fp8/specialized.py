@@ -11,7 +11,7 @@ from kernels.configs import Card
 from kernels.configs.matmul import Specialized
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound
-from kernels.matmul.layout import Layout
+from kernels.matmul.layout import PLAIN, Layout
 from kernels.matmul.specialized import ROWS_OF_WARPS, box, sums_of_shares
 from kernels.matmul.split import shared
 from kernels.matmul_fp8.scaled_mm import BLOCK
@@ -19,13 +19,7 @@ from kernels.matmul_fp8.warp_specialized import scaled_mm_specialized_kernel
 
 
 def specialized(
-    tile: Specialized,
-    on: Card,
-    dtypes: tuple[torch.dtype, ...],
-    a: Layout,
-    b: Layout,
-    strides: tuple[int, ...],
-    blocks: bool,
+    tile: Specialized, on: Card, dtypes: tuple[torch.dtype, ...], a: Layout, b: Layout, strides: tuple[int, ...], blocks: bool
 ) -> Callable[..., None]:
     """Return the launch for operands that TMA can reach, of 64 rows or more; `b` is (N, K)."""
     (m, k), n = a.shape, b.shape[0]
@@ -49,7 +43,7 @@ def specialized(
     count = shared(tile, on, tiles, k)[0]
     over = tiles % on.processors if count > 1 else 0
     bound = Bound(scaled_mm_specialized_kernel, (min(on.processors, tiles - over + over * count),), options)
-    add_up = sums_of_shares(tile, on, over, count, {"BIAS": False, "ACTIVATION": None, "SAVE": False}, not blocks)
+    add_up = sums_of_shares(tile, on, over, count, PLAIN, not blocks)
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> None:
         parts = torch.empty((over, count, tile.m, tile.n), dtype=torch.float32, device=out.device) if over else None

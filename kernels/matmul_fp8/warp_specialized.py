@@ -12,20 +12,9 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
+from kernels.hopper import barriers
 from kernels.matmul.kernels import grouped, within
-from kernels.matmul.warp_specialized import (
-    _after_odd,
-    _barriers,
-    _blocks,
-    _columns,
-    _fetch,
-    _put_part,
-    _put_share,
-    _ring,
-    _split,
-    _turn,
-    _turns,
-)
+from kernels.matmul.warp_specialized import _after_odd, _blocks, _columns, _fetch, _put_part, _put_share, _ring, _split, _turn, _turns
 
 # Triton has renamed it.
 _load = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
@@ -39,9 +28,9 @@ def _fetch_scales(tensors, shape, strides, BLOCK_N: gl.constexpr, GROUP_M: gl.co
     """Fetch the scales of each step by block: of each row, and of the two blocks of columns that a tile has at most."""
     if BLOCKS:
         _batches, M, N, K, shares = shape
-        buffers, rings, barriers, _out_desc, scale_a_ptr, scale_b_ptr, shares_ptr = tensors
+        buffers, rings, bars, _out_desc, scale_a_ptr, scale_b_ptr, shares_ptr = tensors
         of_rows, of_blocks = rings
-        ready, empty = barriers
+        ready, empty = bars
         STAGES: gl.constexpr = ready.shape[0]
         HALVES: gl.constexpr = of_rows.shape[0] // STAGES
         ROWS: gl.constexpr = of_rows.shape[1]
@@ -99,20 +88,13 @@ def _of_rows(x, like):
 
 @gluon.jit
 def _multiply(
-    HALF: gl.constexpr,
-    staging,
-    tensors,
-    shape,
-    strides,
-    BLOCK_N: gl.constexpr,
-    GROUP: gl.constexpr,
-    GROUP_M: gl.constexpr,
-    BLOCKS: gl.constexpr,
-):
+    HALF: gl.constexpr, staging, tensors, shape, strides,
+    BLOCK_N: gl.constexpr, GROUP: gl.constexpr, GROUP_M: gl.constexpr, BLOCKS: gl.constexpr,
+):  # fmt: skip
     _batches, M, N, K, shares = shape
-    buffers, rings, barriers, out_desc, scale_a_ptr, scale_b_ptr, shares_ptr = tensors
+    buffers, rings, bars, out_desc, scale_a_ptr, scale_b_ptr, shares_ptr = tensors
     a_bufs, b_bufs = buffers
-    ready, empty = barriers
+    ready, empty = bars
     STAGES: gl.constexpr = ready.shape[0]
     ROWS: gl.constexpr = out_desc.block_type.shape[1]
     PART_N: gl.constexpr = out_desc.block_type.shape[2]
@@ -199,28 +181,10 @@ def _multiply(
 
 @gluon.jit(do_not_specialize=["M", "shares"])
 def scaled_mm_specialized_kernel(
-    a_desc,
-    b_desc,
-    more_desc,
-    out_desc,
-    scale_a_ptr,
-    scale_b_ptr,
-    shares_ptr,
-    M,
-    N,
-    K,
-    shares,
-    scale_a_stride_m,
-    scale_a_stride_k,
-    scale_b_stride_k,
-    scale_b_stride_n,
-    BLOCK_N: gl.constexpr,
-    HALVES: gl.constexpr,
-    GROUP: gl.constexpr,
-    STAGES: gl.constexpr,
-    GROUP_M: gl.constexpr,
-    BLOCKS: gl.constexpr,
-):
+    a_desc, b_desc, more_desc, out_desc, scale_a_ptr, scale_b_ptr, shares_ptr,
+    M, N, K, shares, scale_a_stride_m, scale_a_stride_k, scale_b_stride_k, scale_b_stride_n,
+    BLOCK_N: gl.constexpr, HALVES: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, GROUP_M: gl.constexpr, BLOCKS: gl.constexpr,
+):  # fmt: skip
     a_bufs = _ring(a_desc, HALVES * STAGES)
     b_descs = (b_desc,)
     b_bufs = (_ring(b_desc, STAGES),)
@@ -230,8 +194,8 @@ def scaled_mm_specialized_kernel(
     first = _blocks(out_desc, 2)
     second = _blocks(out_desc, 2)
     # The operands' copies arrive as one, and those of the scales lane by lane.
-    ready = _barriers(STAGES, 33 if BLOCKS else 1)
-    empty = _barriers(STAGES, 2)
+    ready = barriers(STAGES, 33 if BLOCKS else 1)
+    empty = barriers(STAGES, 2)
     fence_async_shared()
     rings = ()
     if BLOCKS:
@@ -239,16 +203,16 @@ def scaled_mm_specialized_kernel(
         of_rows = gl.allocate_shared_memory(gl.float32, [HALVES * STAGES, a_desc.block_type.shape[1]], plain)
         rings = (of_rows, gl.allocate_shared_memory(gl.float32, [2 * STAGES, 1], plain))
     buffers = (a_bufs, b_bufs)
-    barriers = (ready, empty)
+    bars = (ready, empty)
     strides = (scale_a_stride_m, scale_a_stride_k, scale_b_stride_k, scale_b_stride_n)
-    tensors = (buffers, rings, barriers, out_desc, scale_a_ptr, scale_b_ptr, shares_ptr)
+    tensors = (buffers, rings, bars, out_desc, scale_a_ptr, scale_b_ptr, shares_ptr)
     shape = (1, M, N, K, shares)
     SHARED: gl.constexpr = shares_ptr is not None
     gl.warp_specialize(
         [
             (_multiply, (0, first, tensors, shape, strides, BLOCK_N, GROUP, GROUP_M, BLOCKS)),
             (_multiply, (1, second, tensors, shape, strides, BLOCK_N, GROUP, GROUP_M, BLOCKS)),
-            (_fetch, (a_desc, b_descs, buffers, barriers, shape, BLOCK_N, False, True, GROUP_M, SHARED, True, not BLOCKS)),
+            (_fetch, (a_desc, b_descs, buffers, bars, shape, BLOCK_N, False, True, GROUP_M, SHARED, True, not BLOCKS)),
             (_fetch_scales, (tensors, shape, strides, BLOCK_N, GROUP_M, BLOCKS)),
         ],
         [4, 1, 1],

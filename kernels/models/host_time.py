@@ -14,7 +14,7 @@ from kernels.attention import scaled_dot_product_attention
 from kernels.gelu import gelu
 from kernels.layer_norm import layer_norm
 from kernels.matmul import matmul
-from kernels.peers import LINES
+from kernels.peers import sweep
 from kernels.rms_norm import rms_norm
 from kernels.softmax import softmax
 
@@ -33,18 +33,7 @@ SHAPES = {
 SERIES, LENGTH = 15, 100
 
 
-@triton.testing.perf_report(
-    triton.testing.Benchmark(
-        x_names=["op"],
-        x_vals=list(CALLS),
-        line_arg="provider",
-        line_vals=["triton", "torch"],
-        line_names=[LINES["triton"], LINES["torch"]],
-        ylabel="us",
-        plot_name="host_time",
-        args={},
-    )
-)
+@triton.testing.perf_report(sweep("host_time", "us", ["triton", "torch"], ["op"], list(CALLS)))
 def host_time(provider, op):
     tensors = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in SHAPES[op]]
     with torch.no_grad():

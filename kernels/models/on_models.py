@@ -3,16 +3,14 @@
 It is a sweep of its own, because it takes longer than all others together. Units and bytes are those of each op's own benchmark.
 """
 
-import functools
 import operator
 
 import torch
 import triton
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernels.add import add
-from kernels.attention import scaled_dot_product_attention
+from kernels.attention.bench_attention import FORWARD as ATTENTION
 from kernels.cross_entropy import cross_entropy
 from kernels.dropout import dropout
 from kernels.gelu import gelu
@@ -20,7 +18,7 @@ from kernels.layer_norm import layer_norm
 from kernels.linear_cross_entropy import linear_cross_entropy
 from kernels.matmul import matmul
 from kernels.models.points import points
-from kernels.peers import LINES, bandwidth, peer, providers
+from kernels.peers import bandwidth, gradients_of, peer, providers, sweep, tflops
 from kernels.rms_norm import rms_norm
 from kernels.softmax import softmax
 
@@ -35,42 +33,13 @@ ROWS = {
     "dropout": (dropout, F.dropout, None, None),
     "cross_entropy": (cross_entropy, F.cross_entropy, None, None),
 }
-FLASH = peer("fa3_fwd_interface", "flash_attn_func")
-
-
-def cudnn(query, key, value, **kwargs):
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        return F.scaled_dot_product_attention(query, key, value, **kwargs)
-
-
-def flash(query, key, value, is_causal, enable_gqa):
-    """Call FlashAttention-3, which takes heads after rows and has its forward only."""
-    out = FLASH(*(x.transpose(1, 2) for x in (query, key, value)), causal=is_causal)
-    return out[0] if isinstance(out, tuple) else out
-
-
-ATTENTION = providers(
-    triton=scaled_dot_product_attention,
-    torch=F.scaled_dot_product_attention,
-    cudnn=cudnn if torch.version.cuda else None,
-    fa3=FLASH and flash,
-)
-NAMES = LINES | {"cudnn": "cuDNN", "fa3": "FlashAttention-3", "floor": "Three products"}
 
 
 def marks(op, direction, candidates, unit):
     """Return the benchmark of an op's points in one direction."""
     chosen = [point for point in points() if (point.op, point.direction) == (op, direction)]
-    return triton.testing.Benchmark(
-        x_names=[name for name, _ in chosen[0].sizes],
-        x_vals=list(dict.fromkeys(point.values for point in chosen)),
-        line_arg="provider",
-        line_vals=list(candidates),
-        line_names=[NAMES[name] for name in candidates],
-        ylabel=unit,
-        plot_name=f"{op}-{direction}",
-        args={"op": op},
-    )
+    axes, values = [name for name, _ in chosen[0].sizes], list(dict.fromkeys(point.values for point in chosen))
+    return sweep(f"{op}-{direction}", unit, candidates, axes, values, op=op)
 
 
 def of_rows(direction, *ops):
@@ -88,22 +57,20 @@ def call(provider, op, M, N):
     ours, pytorch, liger, quack = ROWS[op]
     function = {"triton": ours, "torch": pytorch, "liger": liger and liger.apply, "quack": quack}[provider]
     x = torch.randn(M, N, device="cuda", dtype=BF16)
-    weight, bias = torch.randn(2, N, device="cuda", dtype=BF16).unbind()
-    if op == "layer_norm":
-        given = (weight, bias, 1e-5) if provider == "liger" else ((N,), weight, bias, 1e-5)
-        return (x, weight, bias), lambda: function(x, *given)
-    if op == "rms_norm":
-        given = (weight,) if provider == "quack" else (weight, 1e-5) if provider == "liger" else ((N,), weight, 1e-5)
-        return (x, weight), lambda: function(x, *given)
-    if op == "cross_entropy":
-        target = torch.randint(N, (M,), device="cuda")
-        return (x,), lambda: function(x, target)
-    if op == "softmax":
-        return (x,), lambda: function(x) if provider in ("liger", "quack") else function(x, dim=-1)
-    if op == "add":
-        y = torch.randn_like(x)
-        return (x, y), lambda: function(x, y)
-    return (x,), functools.partial(function, x, **({"p": 0.1} if op == "dropout" else {}))
+    leaves, rest = (x,), ()
+    if op in ("layer_norm", "rms_norm"):
+        leaves = (x, *torch.randn(2 if op == "layer_norm" else 1, N, device="cuda", dtype=BF16).unbind())
+        shape, eps = () if provider in ("liger", "quack") else ((N,),), () if provider == "quack" else (1e-5,)
+        rest = *shape, *leaves[1:], *eps
+    elif op == "cross_entropy":
+        rest = (torch.randint(N, (M,), device="cuda"),)
+    elif op == "softmax":
+        rest = () if provider in ("liger", "quack") else (-1,)
+    elif op == "add":
+        leaves, rest = (x, y := torch.randn_like(x)), (y,)
+    elif op == "dropout":
+        rest = (0.1,)
+    return leaves, lambda: function(x, *rest)
 
 
 @triton.testing.perf_report(of_rows("forward", *ROWS))
@@ -120,15 +87,8 @@ def rows_backward(provider, op, M, N):
     leaves, run = call(provider, op, M, N)
     for leaf in leaves:
         leaf.requires_grad_()
-    out = run()
-    grad = torch.randn_like(out)
     streams = 2 if op == "cross_entropy" else 3
-    return streams * leaves[0].nbytes, lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
-
-
-def tflops(flops, run):
-    median, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
-    return flops / median * 1e-9, flops / slow * 1e-9, flops / fast * 1e-9
+    return streams * leaves[0].nbytes, gradients_of(run(), *leaves)
 
 
 @triton.testing.perf_report(marks("matmul", "forward", {"triton": matmul, "torch": torch.matmul}, "TFLOP/s"))
@@ -159,18 +119,16 @@ def products(B, H, D, DV, S, T, causal, n_of_d, n_of_dv):
     return 2 * B * H * S * T * (n_of_d * D + n_of_dv * DV) / (2 if causal else 1)
 
 
-@triton.testing.perf_report(marks("attention", "forward", ATTENTION, "TFLOP/s"))
+@triton.testing.perf_report(marks("attention", "forward", [name for name in ATTENTION if name != "tl"], "TFLOP/s"))
 def attention_forward(provider, op, B, H, KV, D, DV, S, T, causal):
     _, run = attention_of(provider, (B, H, KV, D, DV, S, T, causal))
     return tflops(products(B, H, D, DV, S, T, causal, 1, 1), run)
 
 
-@triton.testing.perf_report(marks("attention", "backward", [name for name in ATTENTION if name != "fa3"], "TFLOP/s"))
+@triton.testing.perf_report(marks("attention", "backward", [name for name in ATTENTION if name not in ("tl", "fa3")], "TFLOP/s"))
 def attention_backward(provider, op, B, H, KV, D, DV, S, T, causal):
     leaves, run = attention_of(provider, (B, H, KV, D, DV, S, T, causal), requires_grad=True)
-    out = run()
-    grad = torch.randn_like(out)
-    return tflops(products(B, H, D, DV, S, T, causal, 3, 2), lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True))
+    return tflops(products(B, H, D, DV, S, T, causal, 3, 2), gradients_of(run(), *leaves))
 
 
 if __name__ == "__main__":

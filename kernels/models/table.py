@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,17 +56,17 @@ def find(samples: Medians) -> list[Found]:
     for case, providers in samples.items():
         if "triton" in providers:
             params = providers["triton"]["params"]
-            by_sizes[case.split("/")[-2] if "/" in case else case, _sizes(params, params)] = providers
+            by_sizes[case.split("/")[-2] if "/" in case else case, _sizes(params)] = providers
     found = []
     for point in points():
-        providers = by_sizes.get((f"{point.op}-{point.direction}", _sizes(dict(point.sizes), dict(point.sizes))))
+        providers = by_sizes.get((f"{point.op}-{point.direction}", _sizes(dict(point.sizes))))
         if providers:
             found.append(_found(point, providers))
     return found
 
 
-def _sizes(of: dict[str, object], names: Iterable[str]) -> tuple[tuple[str, object], ...]:
-    return tuple(sorted((name, of[name]) for name in names if isinstance(of[name], int)))
+def _sizes(params: dict[str, object]) -> tuple[tuple[str, object], ...]:
+    return tuple(sorted((name, size) for name, size in params.items() if isinstance(size, int)))
 
 
 def _found(point: Point, providers: dict[str, dict[str, object]]) -> Found:

@@ -7,7 +7,7 @@ import torch
 import triton
 from torch.nn import functional as F
 
-from kernels.peers import LINES, bandwidth, compiled, peer, providers
+from kernels.peers import bandwidth, compiled, gradients_of, peer, providers, sweep
 from kernels.rms_norm import rms_norm
 
 liger = peer("liger_kernel.ops.rms_norm", "LigerRMSNormFunction")
@@ -20,17 +20,9 @@ PROVIDERS = providers(
 )
 
 
-def sweep(direction):
-    return triton.testing.Benchmark(
-        x_names=["N"],
-        x_vals=[256, *(2**i for i in range(10, 18))],  # 512 performs like 1024, and would be another kernel to compile
-        line_arg="provider",
-        line_vals=list(PROVIDERS),
-        line_names=[LINES[name] for name in PROVIDERS],
-        ylabel="GB/s",
-        plot_name=direction,
-        args={"elements": 1 << 27, "dtype": torch.bfloat16},
-    )
+def rows(direction):
+    sizes = [256, *(2**i for i in range(10, 18))]  # 512 performs like 1024, and would be another kernel to compile
+    return sweep(direction, "GB/s", PROVIDERS, "N", sizes, elements=1 << 27, dtype=torch.bfloat16)
 
 
 def inputs(N, elements, dtype):
@@ -38,21 +30,19 @@ def inputs(N, elements, dtype):
     return x, (N,), torch.randn(N, device="cuda", dtype=dtype), 1e-6
 
 
-@triton.testing.perf_report(sweep("forward"))
+@triton.testing.perf_report(rows("forward"))
 @bandwidth
 def forward(provider, N, elements, dtype):
     arguments = inputs(N, elements, dtype)
     return 2 * arguments[0].nbytes, lambda: PROVIDERS[provider](*arguments)
 
 
-@triton.testing.perf_report(sweep("backward"))
+@triton.testing.perf_report(rows("backward"))
 @bandwidth
 def backward(provider, N, elements, dtype):
     x, shape, weight, eps = inputs(N, elements, dtype)
     leaves = x.requires_grad_(), weight.requires_grad_()
-    out = PROVIDERS[provider](x, shape, weight, eps)
-    grad = torch.randn_like(out)
-    return 3 * x.nbytes, lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
+    return 3 * x.nbytes, gradients_of(PROVIDERS[provider](x, shape, weight, eps), *leaves)
 
 
 if __name__ == "__main__":

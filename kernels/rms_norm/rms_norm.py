@@ -14,12 +14,7 @@ from kernels.launches.tape import repeatable
 
 
 @repeatable
-def rms_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    eps: float | None = None,
-) -> Tensor:
+def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """Return `input / sqrt(mean(input ** 2) + eps) * weight`; differentiable, as `torch.nn.functional.rms_norm`.
 
     Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
@@ -53,12 +48,12 @@ def _rms_norm_backward(grad: Tensor, input: Tensor, weight: Tensor | None, stati
 
 
 @_rms_norm.register_fake
-def _(input: Tensor, weight: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
+def _(input, weight, n_columns, eps):
     return norm.empty_results(input, n_columns, centered=False)
 
 
 @_rms_norm_backward.register_fake
-def _(grad: Tensor, input: Tensor, weight: Tensor | None, statistics: Tensor, wanted: list[bool]) -> tuple[Tensor, Tensor]:
+def _(grad, input, weight, statistics, wanted):
     return norm.empty_gradients(input, (weight,), wanted)
 
 

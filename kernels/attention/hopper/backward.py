@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from kernels.attention.hopper import wide_backward
 from kernels.attention.hopper.backward_kernel import attention_hopper_backward_kernel
 from kernels.attention.hopper.prepare import attention_hopper_prepare_kernel, attention_hopper_round_kernel
-from kernels.attention.hopper.tiles import AVAILABLE, fp32_layouts, largest_divisor, padded, tiles, travels, with_positive_scale
+from kernels.attention.hopper.tiles import fp32_layouts, largest_divisor, padded, tiles, travels
 from kernels.attention.hopper.tiles import supports as supported
 from kernels.attention.plain.sequences import Sequences
 from kernels.attention.plain.tiles import steps
@@ -21,17 +22,12 @@ from kernels.configs import Card, card
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, descriptors, on_boundary
 
-if AVAILABLE:
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
-__all__ = ["backward", "supports"]
-
 Shape = tuple[int, ...]
 
 _ROWS = 64  # queries per tile: dK and dV (128 registers), S and dP (64) and the copies of P and dS (32) fill 240 registers
 _KEYS = 64  # per consumer, and as many as _ROWS
 _STAGES = 2  # of Q, dO and dS: 193 KB of shared memory together with K, V and the output buffer of dQ
-_WAVES = 4  # of uneven programs, from which on each walks over all heads that share keys
+_WAVES = 4  # of long programs of different lengths, from which on each walks over all heads that share keys
 _LONG = 1 << 18  # elements of a head, from which on adding to dK and dV is short beside its products
 _ROUNDED = 2048  # elements that a program rounds
 _SHARED_CACHE = 18 << 20  # bytes of Q, dO and dQ that concurrent programs may share: a third of the L2 cache
@@ -66,35 +62,26 @@ def backward(
         return _backward_sequences(dout, q, k, v, out, lse, causal, scale, sequences)
     if not _is_narrow(q, v):
         return wide_backward.backward(dout, q, k, v, out, lse, causal, scale)
-    q, positive = with_positive_scale(q, scale)
     dout = dout if travels(dout) else dout.clone(memory_format=torch.contiguous_format)
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
-    layouts = [size for x in (q, k, v, dout) for size in (x.shape, x.stride())]
-    launch = _plan(card(), q.dtype, *layouts, on_boundary(out, lse), causal)
-    launch(dout, q, k, v, out, lse, positive, scale, dq, dk, dv)
+    strides = tuple([x.stride() for x in (q, k, v, dout)])
+    launch = _plan(card(), q.dtype, q.shape, k.shape, strides, on_boundary(out, lse), causal)
+    launch(dout, q, k, v, out, lse, scale, dq, dk, dv)
     return dq, dk, dv
 
 
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    on: Card,
-    dtype: torch.dtype,
-    q: Shape,
-    q_strides: Shape,
-    k: Shape,
-    k_strides: Shape,
-    v: Shape,
-    v_strides: Shape,
-    dout: Shape,
-    dout_strides: Shape,
-    boundaries: tuple[bool, ...],
-    causal: bool,
+    on: Card, dtype: torch.dtype, q: Shape, k: Shape, strides: tuple[Shape, ...], boundaries: tuple[bool, ...], causal: bool
 ) -> Callable[..., None]:
-    """Return the launches for shapes and strides."""
+    """Return the launches for shapes, and for strides of q, k, v and dO."""
     batch, heads, rows, depth = q
     kv_heads, keys = k[1:3]
     row_tiles, blocks, group = cdiv(rows, _ROWS), cdiv(keys, 2 * _KEYS), heads // kv_heads
-    shared = _heads_of_a_program(group, batch * kv_heads * blocks, causal and rows * depth >= _LONG)
+    # A program walks over all heads that share keys, or has one if multiprocessors would be idle. Under a mask, programs are of different
+    # lengths, and a few long ones read the same queries at different times.
+    waves = _WAVES if causal and rows * depth >= _LONG else 1
+    shared = 1 if batch * kv_heads * blocks < waves * on.processors else group
     units = batch * heads // shared
     stores = shared == group  # dK and dV; else programs add to fp32 sums
     # Under a mask, the first keys have the most queries. So programs that start together take these of several heads first, but of no more
@@ -117,17 +104,15 @@ def _plan(
     of_total = descriptors(_sums)
     of_gradient = descriptors(lambda x: tiles(x, _KEYS) if stores else _sums(x))
 
-    def launch(
-        dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, positive: float, scale: float, *gradients: Tensor
-    ) -> None:
+    def launch(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float, *gradients: Tensor) -> None:
         dq, dk, dv = gradients
         start, delta = (torch.empty(batch * heads * row_tiles * _ROWS, dtype=torch.float32, device=q.device) for _ in range(2))
         total = torch.empty((units // section, shared * section, rows, depth), dtype=torch.float32, device=q.device)
-        prepare(out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *steps(dout), None, 0)
+        prepare(out, dout, lse, delta, start, total, scale, rows, row_tiles, heads, *steps(dout), None, 0)
         sums = [x if stores else torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in (dk, dv)]
         given = of_q(q), of_k(k), of_v(v), of_dout(dout), of_vector(start), of_vector(delta), of_total(total)
         of_both = (of_gradient(x.view(1, -1, keys, depth)) for x in sums)
-        multiply(*given, *of_both, None, None, None, positive / math.log(2), heads, group, shared, section, row_tiles, keys, 0)
+        multiply(*given, *of_both, None, None, None, scale / math.log(2), heads, group, shared, section, row_tiles, keys, 0)
         round_query(dq, total, scale, n_queries)
         if not stores:
             for x, exact in zip((dk, dv), sums, strict=True):
@@ -145,7 +130,6 @@ def _sums(x: Tensor) -> Any:
 def _backward_sequences(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float, sequences: Sequences
 ) -> tuple[Tensor, Tensor, Tensor]:
-    q, positive = with_positive_scale(q, scale)
     dout = dout if travels(dout) else dout.clone(memory_format=torch.contiguous_format)
     _, heads, rows, depth = q.shape
     kv_heads, keys = k.shape[1:3]
@@ -162,7 +146,7 @@ def _backward_sequences(
     sums = [x if stores else torch.zeros_like(x, dtype=torch.float32) for x in (dk, dv)]
     options = {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS, "num_warps": 4}
     attention_hopper_prepare_kernel[(tiles_of_queries * heads,)](
-        out, dout, lse, delta, start, total, positive, rows, 0, heads, *steps(dout), by_queries, all_tiles, **options
+        out, dout, lse, delta, start, total, scale, rows, 0, heads, *steps(dout), by_queries, all_tiles, **options
     )
     vector, _ = fp32_layouts()
     vectors = (TensorDescriptor(x, [len(x)], [1], [_ROWS], vector) for x in (start, delta))
@@ -171,7 +155,7 @@ def _backward_sequences(
     sizes = heads, group, shared, 1, 0, keys, all_tiles
     options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "WIDTH": depth, "num_warps": 4}
     attention_hopper_backward_kernel[(tiles_of_keys * heads // shared,)](
-        *fetched, *added, dk, dv, by_keys, positive / math.log(2), *sizes, **options
+        *fetched, *added, dk, dv, by_keys, scale / math.log(2), *sizes, **options
     )
     for x, exact, factor in ((dq, total, scale), *(() if stores else zip((dk, dv), sums, (1.0, 1.0), strict=True))):
         n = x.numel()

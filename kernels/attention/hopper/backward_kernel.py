@@ -19,19 +19,16 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 
 from __future__ import annotations
 
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+
 from kernels.attention.hopper.tile_order import place_in_sequence, tile_before
-from kernels.attention.hopper.tiles import AVAILABLE, barriers, jit, ring
-
-if AVAILABLE:
-    from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
-
-    from kernels.attention.hopper.tiles import async_atomic_add, async_load, async_store
-
-__all__ = ["attention_hopper_backward_kernel"]
+from kernels.attention.hopper.tiles import ring
+from kernels.hopper import async_atomic_add, async_load, async_store, barriers
 
 
-@jit
+@gluon.jit
 def _placed(table, sizes, ROWS: gl.constexpr, KEYS: gl.constexpr):
     """Return (batch, first head, tile of keys) of this program, the tiles of queries, the keys, and where they are in memory.
 
@@ -50,7 +47,7 @@ def _placed(table, sizes, ROWS: gl.constexpr, KEYS: gl.constexpr):
     return placed
 
 
-@jit
+@gluon.jit
 def _produce(descs, table, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr):
     q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc = descs
     k_smem, v_smem, q_ring, dout_ring, start_ring, _, _ = smem
@@ -82,7 +79,7 @@ def _produce(descs, table, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.con
         head, tile = tile_before(head, tile, first, row_tiles)
 
 
-@jit
+@gluon.jit
 def _step(
     dk, dv, dq_desc, dq_at, first_row, first_key, keys, masked, scale_log2, smem, bars, step, HALF: gl.constexpr, CAUSAL: gl.constexpr
 ):
@@ -147,22 +144,11 @@ def _step(
     return dk, dv
 
 
-@jit
+@gluon.jit
 def _consume(
-    dq_desc,
-    dk_desc,
-    dv_desc,
-    dk_out,
-    dv_out,
-    table,
-    scale_log2,
-    smem,
-    bars,
-    sizes,
-    HALF: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    WIDTH: gl.constexpr,
-):
+    dq_desc, dk_desc, dv_desc, dk_out, dv_out, table, scale_log2, smem, bars, sizes,
+    HALF: gl.constexpr, CAUSAL: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
     k_smem, v_smem, q_ring, _, _, _, dq_smem = smem
     kv_full, _, _, _, _ = bars
     heads, group, shared, _, _, _, _ = sizes
@@ -215,7 +201,7 @@ def _consume(
         _store(dk_desc, dk * scale, pair, begin[1] + first_key, v_smem.index(HALF))
 
 
-@jit
+@gluon.jit
 def _store(desc, x, pair, first_key, buffer):
     tma.store_wait(0)
     buffer.reshape(x.shape).store(x.to(buffer.dtype))
@@ -224,7 +210,7 @@ def _store(desc, x, pair, first_key, buffer):
     tma.store_wait(0)
 
 
-@jit
+@gluon.jit
 def _add(desc, x, pair, first_key, buffer):
     """Add to what the other heads of these keys have added, half of the columns at a time."""
     KEYS: gl.constexpr = x.shape[0]
@@ -238,34 +224,12 @@ def _add(desc, x, pair, first_key, buffer):
     tma.store_wait(0)
 
 
-@jit(do_not_specialize=["heads", "group", "shared", "section", "row_tiles", "keys", "all_tiles"])
+@gluon.jit(do_not_specialize=["heads", "group", "shared", "section", "row_tiles", "keys", "all_tiles"])
 def attention_hopper_backward_kernel(
-    q_desc,
-    k_desc,
-    v_desc,
-    dout_desc,
-    lse_desc,
-    delta_desc,
-    dq_desc,
-    dk_desc,
-    dv_desc,
-    dk_out,
-    dv_out,
-    table,
-    scale_log2,
-    heads,
-    group,
-    shared,
-    section,
-    row_tiles,
-    keys,
-    all_tiles,
-    CAUSAL: gl.constexpr,
-    ROWS: gl.constexpr,
-    KEYS: gl.constexpr,
-    STAGES: gl.constexpr,
-    WIDTH: gl.constexpr,
-):
+    q_desc, k_desc, v_desc, dout_desc, lse_desc, delta_desc, dq_desc, dk_desc, dv_desc, dk_out, dv_out, table,
+    scale_log2, heads, group, shared, section, row_tiles, keys, all_tiles,
+    CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, STAGES: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     D: gl.constexpr = q_desc.block_type.shape[3]
     ds_layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)

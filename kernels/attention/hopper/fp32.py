@@ -238,21 +238,18 @@ def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tupl
     q, k, v = (readable(x) for x in (q, k, v))
     out = torch.empty((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    _forward_plan(card(), *[size for x in (q, k, v) for size in (x.shape, steps(x))], on_boundary(q, k, v), causal)(
-        q, k, v, out, lse, scale
-    )
+    launch = _forward_plan(card(), q.shape, v.shape, tuple([steps(x) for x in (q, k, v)]), on_boundary(q, k, v), causal)
+    launch(q, k, v, out, lse, scale)
     return out, lse
 
 
 @functools.lru_cache(maxsize=1024)
-def _forward_plan(
-    on: Card, q: Shape, _q: Shape, k: Shape, _k: Shape, v: Shape, _v: Shape, boundaries: Any, causal: bool
-) -> Callable[..., None]:
-    """Return the launches for shapes and strides."""
+def _forward_plan(on: Card, q: Shape, v: Shape, strides: tuple[Shape, ...], boundaries: Any, causal: bool) -> Callable[..., None]:
+    """Return the launches for shapes, and for strides of q, k and v."""
     (batch, heads, rows, width), (kv_heads, keys, v_width) = q, v[1:]
     tile = _tiles(width, v_width).forward
     tiles = cdiv(rows, tile.m)
-    split_q, split_k, split_v = _Splitter(q, tile.m), _Splitter(k, tile.n), _Splitter(v, tile.n)
+    split_q, split_k, split_v = _Splitter(q, tile.m), _Splitter((*v[:3], width), tile.n), _Splitter(v, tile.n)
     options = _options(tile, causal, V_WIDTH=v_width, V_COLUMNS=padded(v_width))
     attend = Bound(attention_fp32_forward_kernel, (tiles * batch * heads,), options)
     sizes = (tiles, heads // kv_heads, rows, keys, split_q.step, split_k.step)
@@ -269,20 +266,19 @@ def backward(
     """Return the gradients of q, k and v, dense. The arguments are those and the results of `forward`."""
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     q, k, v, dout, out = (readable(q), readable(k), readable(v), readable(dout), out.contiguous())
-    layouts = [size for x in (q, k, v, dout) for size in (x.shape, steps(x))]
-    _backward_plan(card(), *layouts, on_boundary(q, k, v, dout, out, lse), causal)(dout, q, k, v, out, lse, scale, dq, dk, dv)
+    strides = tuple([steps(x) for x in (q, k, v, dout)])
+    launch = _backward_plan(card(), q.shape, v.shape, strides, on_boundary(q, k, v, dout, out, lse), causal)
+    launch(dout, q, k, v, out, lse, scale, dq, dk, dv)
     return dq, dk, dv
 
 
 @functools.lru_cache(maxsize=1024)
-def _backward_plan(
-    on: Card, q: Shape, _q: Shape, k: Shape, _k: Shape, v: Shape, _v: Shape, dout: Shape, _dout: Shape, boundaries: Any, causal: bool
-) -> Callable[..., None]:
-    """Return the launches for shapes and strides."""
+def _backward_plan(on: Card, q: Shape, v: Shape, strides: tuple[Shape, ...], boundaries: Any, causal: bool) -> Callable[..., None]:
+    """Return the launches for shapes, and for strides of q, k, v and dO."""
     (batch, heads, rows, width), (kv_heads, keys, v_width) = q, v[1:]
     of_query, of_keys = (tiles := _tiles(width, v_width)).query, tiles.key_value
-    split_q, split_dout = (_Splitter(x, of_query.m, of_keys.m) for x in (q, dout))
-    split_k, split_v = (_Splitter(x, of_query.n, of_keys.n) for x in (k, v))
+    split_q, split_dout = (_Splitter((*q[:3], columns), of_query.m, of_keys.m) for columns in (width, v_width))
+    split_k, split_v = (_Splitter((*v[:3], columns), of_query.n, of_keys.n) for columns in (width, v_width))
     query_tiles, key_tiles = cdiv(rows, of_query.m), cdiv(keys, of_keys.n)
     options = _options(of_query, causal, WIDTH=width, COLUMNS=padded(width))
     query = Bound(attention_fp32_query_kernel, (query_tiles * batch * heads,), options)

@@ -10,25 +10,9 @@ from kernels.attention.plain.tiles import placed_in_sequence
 
 @triton.jit
 def attention_hopper_prepare_kernel(
-    out,
-    dout,
-    lse,
-    delta,
-    start,
-    dq,
-    scale,
-    rows,
-    row_tiles,
-    heads,
-    batch_stride,
-    head_stride,
-    row_stride,
-    table,
-    all_tiles,
-    WIDTH: tl.constexpr,
-    D: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    out, dout, lse, delta, start, dq, scale, rows, row_tiles, heads, batch_stride, head_stride, row_stride, table, all_tiles,
+    WIDTH: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Write -delta, -lse / scale, and zeros to dQ if there is one. Rows that pad the last tile start from -inf, so that their P is zero.
 
     `out` and `dq` are (batch, heads, rows, WIDTH). With `table`, which is of tiles of BLOCK queries, they are (rows, heads, WIDTH), and

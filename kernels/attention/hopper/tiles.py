@@ -11,10 +11,8 @@ import triton
 from torch import Tensor
 
 try:
-    from triton._C.libtriton import ir
     from triton.experimental import gluon
     from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.language._core import builtin
     from triton.experimental.gluon.language.nvidia import hopper
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -26,33 +24,12 @@ _NARROWEST = 32  # columns of a head that the plain kernels do not pad more than
 
 
 if AVAILABLE:
-    # Names of Triton 3.9. In 3.6, the first two have other names, and the third is an operation without a function.
-    async_load = getattr(hopper.tma, "async_load", None) or hopper.tma.async_copy_global_to_shared
-    async_store = getattr(hopper.tma, "async_store", None) or hopper.tma.async_copy_shared_to_global
-
-    @builtin
-    def _reduce_add(desc, coord, source, _semantic=None):
-        coord = _semantic._convert_to_ir_values(coord, require_i64=False)
-        _semantic.builder.create_async_tma_reduce(ir.DESCRIPTOR_REDUCE_KIND.ADD, desc.handle, coord, source.handle)
-
-    async_atomic_add = getattr(hopper.tma, "async_atomic_add", None) or _reduce_add
+    from kernels.hopper import async_load, async_store, barriers  # noqa: F401 (`forward_kernel.py` has the first two from here)
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Return `gluon.jit`, or do nothing without Gluon: importing a kernel never fails, `supports` just says no."""
     return gluon.jit(function, **options) if AVAILABLE else function or (lambda function: function)
-
-
-@jit
-def barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
-    """Return barriers that each complete a phase after so many arrivals.
-
-    Do not make any that nothing uses: the compiler would give its memory to the next ones, which is undefined while it holds a barrier.
-    """
-    made = gl.allocate_shared_memory(gl.int64, [COUNT, 1], hopper.mbarrier.MBarrierLayout())
-    for i in gl.static_range(COUNT):
-        hopper.mbarrier.init(made.index(i), count=ARRIVALS)
-    return made
 
 
 @jit
@@ -67,29 +44,21 @@ def supports(q: Tensor, k: Tensor, v: Tensor, widest: int) -> bool:
         AVAILABLE
         and not triton.knobs.runtime.interpret
         and (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16 == 0
-        and _have_shapes(q.dtype, q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), widest)
+        and _have_shapes(q.dtype, widest, *[(x.shape, x.stride()) for x in (q, k, v)])
     )
 
 
 # Cache what depends on shapes alone: computing it takes a third of the host's time for a forward.
 @functools.lru_cache(maxsize=1024)
-def _have_shapes(
-    dtype: torch.dtype,
-    q: tuple[int, ...],
-    q_strides: tuple[int, ...],
-    k: tuple[int, ...],
-    k_strides: tuple[int, ...],
-    v: tuple[int, ...],
-    v_strides: tuple[int, ...],
-    widest: int,
-) -> bool:
+def _have_shapes(dtype: torch.dtype, widest: int, *layouts: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
+    q, _, v = [shape for shape, _ in layouts]
     return (
         dtype in (torch.float16, torch.bfloat16)
         and q[0] * q[1] < 1 << 16  # heads are an axis of the backward's grid
         and min(q[3], v[3]) > _NARROWEST
         and q[3] % 8 == v[3] % 8 == 0  # so that results travel too
         and padded(max(q[3], v[3])) <= widest
-        and all(_has_steps(*each) for each in ((q, q_strides), (k, k_strides), (v, v_strides)))
+        and all(_has_steps(*layout) for layout in layouts)
     )
 
 

@@ -5,14 +5,12 @@ The second part has 128 or 64 columns, or none: tensors have powers of two, so 1
 
 from __future__ import annotations
 
-from kernels.attention.hopper.tiles import AVAILABLE, jit
-
-if AVAILABLE:
-    from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait
 
 
-@jit
+@gluon.jit
 def scores(a, b, unset, REST: gl.constexpr):
     """Start the product of rows by rows, `a @ b.T`, over 128 columns and REST more."""
     s = warpgroup_mma(a.slice(0, 128, dim=1), b.slice(0, 128, dim=1).permute((1, 0)), unset, use_acc=False, is_async=True)
@@ -21,7 +19,7 @@ def scores(a, b, unset, REST: gl.constexpr):
     return s
 
 
-@jit
+@gluon.jit
 def cleared(ROWS: gl.constexpr, REST: gl.constexpr):
     """Return zeros to add products to: 128 columns, and REST more (of no use if that is none)."""
     COLUMNS: gl.constexpr = REST if REST else 64
@@ -30,7 +28,7 @@ def cleared(ROWS: gl.constexpr, REST: gl.constexpr):
     return gl.zeros([ROWS, 128], gl.float32, left), gl.zeros([ROWS, COLUMNS], gl.float32, right)
 
 
-@jit
+@gluon.jit
 def add_product(a, b, left, right, REST: gl.constexpr):
     """Start `a @ b`, added to both parts of the columns."""
     left = warpgroup_mma(a, b.slice(0, 128, dim=1), left, is_async=True)
@@ -39,7 +37,7 @@ def add_product(a, b, left, right, REST: gl.constexpr):
     return left, right
 
 
-@jit
+@gluon.jit
 def finished(left, right, pending: gl.constexpr, REST: gl.constexpr):
     """Return both parts once at most `pending` products are under way."""
     if REST:
@@ -49,7 +47,7 @@ def finished(left, right, pending: gl.constexpr, REST: gl.constexpr):
     return left, right
 
 
-@jit
+@gluon.jit
 def store_parts(smem, left, right, REST: gl.constexpr):
     """Write both parts to a tile in shared memory."""
     smem.slice(0, 128, dim=1).store(left.to(smem.dtype))

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from kernels.attention.hopper.prepare import attention_hopper_prepare_kernel
-from kernels.attention.hopper.tiles import AVAILABLE, fp32_layouts, largest_divisor, padded, tiles, travels, with_positive_scale
+from kernels.attention.hopper.tiles import fp32_layouts, largest_divisor, padded, tiles, travels
 from kernels.attention.hopper.wide_keys import attention_hopper_key_value_kernel
 from kernels.attention.hopper.wide_queries import attention_hopper_query_kernel
 from kernels.attention.plain.backward import FEW_SCORES
@@ -18,15 +19,10 @@ from kernels.configs import Card, card
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, descriptors, on_boundary
 
-if AVAILABLE:
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
-__all__ = ["backward", "fits"]
+Shape = tuple[int, ...]
 
 _ROWS = 64  # queries, and keys: of a tile
-_ROOMY = (
-    384  # columns of Q and dO together, padded: up to here, 227 KB of shared memory hold three tiles of them beside K, V and P; else two
-)
+_ROOMY = 384  # columns of Q and dO together, padded, of which 227 KB of shared memory hold three tiles beside K, V and P; else two
 _MANY = 16  # heads that share keys: from here on they take turns, so that all programs of a pair work on the same tiles of queries
 _SHARED_CACHE = 24 << 20  # bytes of Q and dO, or K and V, that concurrent programs may share: half of the L2 cache
 
@@ -49,33 +45,21 @@ def backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients by q, k and v, contiguous, in their dtypes. `out` and `lse` are the forward's results."""
-    q, positive = with_positive_scale(q, scale)
     dout = dout if travels(dout) else dout.clone(memory_format=torch.contiguous_format)
     padded_rows = q.shape[0] * q.shape[1] * cdiv(q.shape[2], _ROWS) * _ROWS
     delta, start = (torch.empty(padded_rows, dtype=torch.float32, device=q.device) for _ in range(2))
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
-    layouts = [size for x in (q, k, v, dout) for size in (x.shape, x.stride())]
-    launch = _plan(card(), q.dtype, *layouts, on_boundary(out, lse), causal)
-    launch(dout, q, k, v, out, lse, positive, delta, start, dq, dk, dv)
-    return dq if scale == positive else dq.mul_(scale / positive), dk, dv
+    strides = tuple([x.stride() for x in (q, k, v, dout)])
+    launch = _plan(card(), q.dtype, q.shape, v.shape, strides, on_boundary(out, lse), causal)
+    launch(dout, q, k, v, out, lse, scale, delta, start, dq, dk, dv)
+    return dq, dk, dv
 
 
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    on: Card,
-    dtype: torch.dtype,
-    q: tuple[int, ...],
-    q_strides: tuple[int, ...],
-    k: tuple[int, ...],
-    k_strides: tuple[int, ...],
-    v: tuple[int, ...],
-    v_strides: tuple[int, ...],
-    dout: tuple[int, ...],
-    dout_strides: tuple[int, ...],
-    boundaries: tuple[bool, ...],
-    causal: bool,
+    on: Card, dtype: torch.dtype, q: Shape, v: Shape, strides: tuple[Shape, ...], boundaries: tuple[bool, ...], causal: bool
 ) -> Callable[..., None]:
-    """Return the three launches for shapes and strides."""
+    """Return the three launches for shapes, and for strides of q, k, v and dO."""
     batch, heads, rows, depth = q
     kv_heads, keys, v_depth = v[1:]
     row_tiles, group = cdiv(rows, _ROWS), heads // kv_heads

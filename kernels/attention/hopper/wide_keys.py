@@ -16,20 +16,17 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1, with delta = rowsum(dO * O).
 
 from __future__ import annotations
 
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma_wait
+
 from kernels.attention.hopper.tile_order import next_tile
-from kernels.attention.hopper.tiles import AVAILABLE, barriers, jit, ring
+from kernels.attention.hopper.tiles import ring
 from kernels.attention.hopper.wide import add_product, cleared, finished, scores, store_parts
-
-if AVAILABLE:
-    from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma_wait
-
-    from kernels.attention.hopper.tiles import async_load, async_store
-
-__all__ = ["attention_hopper_key_value_kernel"]
+from kernels.hopper import async_load, async_store, barriers
 
 
-@jit
+@gluon.jit
 def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr):
     q_desc, k_desc, v_desc, dout_desc, start_desc, delta_desc = descs
     k_smem, v_smem, q_ring, dout_ring, start_ring, delta_ring, _ = smem
@@ -58,7 +55,7 @@ def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr):
         head, tile, last_head = next_tile(head, tile, last_head, together, first, row_tiles)
 
 
-@jit
+@gluon.jit
 def _probabilities(s, start_smem, scale_log2, tile, block, CAUSAL: gl.constexpr):
     """Return P of a tile. Only those on the diagonal have a mask; keys past the last one are in rows that nobody stores."""
     KEYS: gl.constexpr = s.shape[0]
@@ -73,7 +70,7 @@ def _probabilities(s, start_smem, scale_log2, tile, block, CAUSAL: gl.constexpr)
     return p
 
 
-@jit
+@gluon.jit
 def _values(dv_desc, scale_log2, smem, bars, sizes, CAUSAL: gl.constexpr, REST: gl.constexpr, V_REST: gl.constexpr):
     k_smem, _, q_ring, dout_ring, start_ring, _, p_ring = smem
     kv_full, q_full, q_empty, dout_full, dout_empty, p_full, p_empty = bars
@@ -138,7 +135,7 @@ def _values(dv_desc, scale_log2, smem, bars, sizes, CAUSAL: gl.constexpr, REST: 
     tma.store_wait(0)
 
 
-@jit
+@gluon.jit
 def _keys(dk_desc, scale, smem, bars, sizes, CAUSAL: gl.constexpr, REST: gl.constexpr, V_REST: gl.constexpr):
     _, v_smem, q_ring, dout_ring, _, delta_ring, p_ring = smem
     kv_full, q_full, q_empty, dout_full, dout_empty, p_full, p_empty = bars
@@ -200,27 +197,12 @@ def _keys(dk_desc, scale, smem, bars, sizes, CAUSAL: gl.constexpr, REST: gl.cons
     tma.store_wait(0)
 
 
-@jit(do_not_specialize=["kv_heads", "group", "together", "section", "row_tiles"])
+@gluon.jit(do_not_specialize=["kv_heads", "group", "together", "section", "row_tiles"])
 def attention_hopper_key_value_kernel(
-    q_desc,
-    k_desc,
-    v_desc,
-    dout_desc,
-    start_desc,
-    delta_desc,
-    dk_desc,
-    dv_desc,
-    scale,
-    kv_heads,
-    group,
-    together,
-    section,
-    row_tiles,
-    CAUSAL: gl.constexpr,
-    STAGES: gl.constexpr,
-    REST: gl.constexpr,
-    V_REST: gl.constexpr,
-):
+    q_desc, k_desc, v_desc, dout_desc, start_desc, delta_desc, dk_desc, dv_desc,
+    scale, kv_heads, group, together, section, row_tiles,
+    CAUSAL: gl.constexpr, STAGES: gl.constexpr, REST: gl.constexpr, V_REST: gl.constexpr,
+):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     ROWS: gl.constexpr = q_desc.block_type.shape[2]
     D: gl.constexpr = q_desc.block_type.shape[3]

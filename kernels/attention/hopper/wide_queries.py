@@ -12,19 +12,16 @@ results are bitwise reproducible. Formula: Dao 2023 (arXiv 2307.08691), section 
 
 from __future__ import annotations
 
-from kernels.attention.hopper.tiles import AVAILABLE, barriers, jit, ring
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma_wait
+
+from kernels.attention.hopper.tiles import ring
 from kernels.attention.hopper.wide import add_product, cleared, finished, scores, store_parts
-
-if AVAILABLE:
-    from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma_wait
-
-    from kernels.attention.hopper.tiles import async_load, async_store
-
-__all__ = ["attention_hopper_query_kernel"]
+from kernels.hopper import async_load, async_store, barriers
 
 
-@jit
+@gluon.jit
 def _place(section, pairs, CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.constexpr, keys):
     """Return this program's head, tile of queries, and how many blocks of keys that sees. The last tiles come first: they see most."""
     tile = pairs - 1 - gl.program_id(1)
@@ -33,7 +30,7 @@ def _place(section, pairs, CAUSAL: gl.constexpr, ROWS: gl.constexpr, KEYS: gl.co
     return gl.program_id(2) * section + gl.program_id(0), tile, gl.cdiv(keys, KEYS)
 
 
-@jit
+@gluon.jit
 def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr):
     q_desc, k_desc, v_desc, dout_desc = descs
     q_smem, dout_smem, k_ring, v_ring = smem
@@ -61,7 +58,7 @@ def _produce(descs, smem, bars, sizes, CAUSAL: gl.constexpr):
         async_load(v_desc, [batch, head // group, at, 0], v_full.index(stage), v_ring.index(stage))
 
 
-@jit
+@gluon.jit
 def _probabilities(s, offset, first_row, first_key, keys, scale_log2, CAUSAL: gl.constexpr):
     """Return P of a block. Only blocks on the diagonal and at the ragged end have a mask.
 
@@ -85,19 +82,9 @@ def _probabilities(s, offset, first_row, first_key, keys, scale_log2, CAUSAL: gl
     return p
 
 
-@jit
+@gluon.jit
 def _consume(
-    dq_desc,
-    start,
-    delta,
-    scale,
-    smem,
-    bars,
-    sizes,
-    HALF: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    REST: gl.constexpr,
-    V_REST: gl.constexpr,
+    dq_desc, start, delta, scale, smem, bars, sizes, HALF: gl.constexpr, CAUSAL: gl.constexpr, REST: gl.constexpr, V_REST: gl.constexpr
 ):
     q_smem, dout_smem, k_ring, v_ring = smem
     q_full, k_full, k_empty, v_full, v_empty = bars
@@ -161,26 +148,12 @@ def _consume(
     tma.store_wait(0)
 
 
-@jit(do_not_specialize=["heads", "group", "section", "row_tiles", "keys"])
+@gluon.jit(do_not_specialize=["heads", "group", "section", "row_tiles", "keys"])
 def attention_hopper_query_kernel(
-    q_desc,
-    k_desc,
-    v_desc,
-    dout_desc,
-    dq_desc,
-    start,
-    delta,
-    scale,
-    heads,
-    group,
-    section,
-    row_tiles,
-    keys,
-    CAUSAL: gl.constexpr,
-    REST: gl.constexpr,
-    V_REST: gl.constexpr,
-    V_STAGES: gl.constexpr,
-):
+    q_desc, k_desc, v_desc, dout_desc, dq_desc,
+    start, delta, scale, heads, group, section, row_tiles, keys,
+    CAUSAL: gl.constexpr, REST: gl.constexpr, V_REST: gl.constexpr, V_STAGES: gl.constexpr,
+):  # fmt: skip
     dtype: gl.constexpr = q_desc.dtype
     ROWS: gl.constexpr = q_desc.block_type.shape[2]
     KEYS: gl.constexpr = k_desc.block_type.shape[2]
