@@ -88,13 +88,7 @@ class _Plan:
 
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    on: Card,
-    config: Norm,
-    dtypes: tuple[torch.dtype | None, ...],
-    boundaries: tuple[bool, ...],
-    n_rows: int,
-    n_columns: int,
-    stride: int,
+    on: Card, config: Norm, dtypes: tuple[torch.dtype | None, ...], boundaries: tuple[bool, ...], n_rows: int, n_columns: int, stride: int
 ) -> _Plan:
     """Choose the tile of a shape. `dtypes` and `boundaries` are of the tensors that the kernel gets; None for one that is left out."""
     size = dtypes[0].itemsize if dtypes[0] else 1
@@ -128,11 +122,7 @@ def _plan(
 
 
 def backward(
-    grad: Tensor,
-    input: Tensor,
-    parameters: Sequence[Tensor | None],
-    statistics: Tensor,
-    wanted: Sequence[bool],
+    grad: Tensor, input: Tensor, parameters: Sequence[Tensor | None], statistics: Tensor, wanted: Sequence[bool]
 ) -> tuple[Tensor, ...]:
     """Return the tensors of `empty_gradients`; `parameters` are the weight and, if there is one, the bias."""
     gradients = empty_gradients(input, parameters, wanted)
@@ -152,13 +142,7 @@ def backward(
 
 @functools.lru_cache(maxsize=1024)
 def _backward_plan(
-    on: Card,
-    config: Norm,
-    dtypes: tuple[torch.dtype | None, ...],
-    boundaries: tuple[bool, ...],
-    n_rows: int,
-    n_columns: int,
-    stride: int,
+    on: Card, config: Norm, dtypes: tuple[torch.dtype | None, ...], boundaries: tuple[bool, ...], n_rows: int, n_columns: int, stride: int
 ) -> Callable[..., None]:
     """Return the launches of a shape. `dtypes` and `boundaries` are of the tensors that these get; None for one that is left out."""
     size = dtypes[1].itemsize if dtypes[1] else 1

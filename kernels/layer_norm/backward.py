@@ -42,23 +42,10 @@ def _edges(grad_ptr, x_ptr, row_stride, rows, n_rows, n_columns, columns, inside
 
 @triton.jit
 def backward_kernel(
-    grad_ptr,
-    x_ptr,
-    weight_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dx_ptr,
-    dweight_ptr,
-    dbias_ptr,
-    row_stride,
-    n_rows,
-    n_columns,
-    ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    VECTOR: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+    grad_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, dweight_ptr, dbias_ptr,
+    row_stride, n_rows, n_columns,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, CHUNKS: tl.constexpr, VECTOR: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
     """Walk over tiles of ROWS rows with sums over rows in registers; write them to row `program` of dweight and dbias.
 
     The columns are CHUNKS tensors of WIDTH columns, so that their number need not be a power of two; and with `VECTOR`, the edges, as in
@@ -159,17 +146,7 @@ def backward_kernel(
 
 
 @triton.jit
-def backward_steps_kernel(
-    grad_ptr,
-    x_ptr,
-    weight_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dx_ptr,
-    row_stride,
-    n_columns,
-    BLOCK: tl.constexpr,
-):
+def backward_steps_kernel(grad_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, row_stride, n_columns, BLOCK: tl.constexpr):
     """Compute the gradient of one row per program, in steps of BLOCK columns. The second reads hit the cache if concurrent rows fit it."""
     row = tl.program_id(0).to(tl.int64)
     grad_ptr += row * n_columns
@@ -206,19 +183,10 @@ def backward_steps_kernel(
 
 @triton.jit
 def column_sums_kernel(
-    grad_ptr,
-    x_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dweight_ptr,
-    dbias_ptr,
-    row_stride,
-    n_rows,
-    n_columns,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+    grad_ptr, x_ptr, mean_ptr, rstd_ptr, dweight_ptr, dbias_ptr,
+    row_stride, n_rows, n_columns,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
     """Add up long rows: BLOCK columns per program, over tiles of ROWS rows; write them to row `program` of dweight and dbias."""
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     in_columns = columns < n_columns
@@ -256,16 +224,7 @@ def _total(parts_ptr, out_ptr, n_parts, n_columns, ROWS: tl.constexpr, BLOCK: tl
 
 
 @triton.jit(do_not_specialize_on_alignment=["n_parts"])
-def totals_kernel(
-    dweights_ptr,
-    dbiases_ptr,
-    dweight_ptr,
-    dbias_ptr,
-    n_parts,
-    n_columns,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def totals_kernel(dweights_ptr, dbiases_ptr, dweight_ptr, dbias_ptr, n_parts, n_columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Add up the sums of all backward programs in a fixed order, without atomics."""
     if tl.program_id(1) == 0:
         if dweight_ptr is not None:

@@ -99,25 +99,10 @@ def edges_of(head, body, n_columns, VECTOR: tl.constexpr):
 
 @triton.jit
 def forward_kernel(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    out_ptr,
-    mean_ptr,
-    rstd_ptr,
-    words_ptr,
-    row_stride,
-    n_rows,
-    n_columns,
-    n_parts,
-    eps,
-    PACKED: tl.constexpr,
-    ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    VECTOR: tl.constexpr,
-    SLOTS: tl.constexpr,
-):
+    x_ptr, weight_ptr, bias_ptr, out_ptr, mean_ptr, rstd_ptr, words_ptr,
+    row_stride, n_rows, n_columns, n_parts, eps,
+    PACKED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, CHUNKS: tl.constexpr, VECTOR: tl.constexpr, SLOTS: tl.constexpr,
+):  # fmt: skip
     """Normalize ROWS rows per program, or a part of them, in registers: one read and one write.
 
     The columns are CHUNKS tensors of WIDTH columns. With a single tensor, the compiler would load all weights before it uses the first, in
@@ -228,17 +213,7 @@ def forward_kernel(
 
 @triton.jit
 def forward_steps_kernel(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    out_ptr,
-    mean_ptr,
-    rstd_ptr,
-    row_stride,
-    n_columns,
-    eps,
-    BLOCK: tl.constexpr,
-    EVEN: tl.constexpr,
+    x_ptr, weight_ptr, bias_ptr, out_ptr, mean_ptr, rstd_ptr, row_stride, n_columns, eps, BLOCK: tl.constexpr, EVEN: tl.constexpr
 ):
     """Normalize one row per program in steps of BLOCK columns (EVEN if they divide the row). The second read hits a cache if it fits."""
     row = tl.program_id(0).to(tl.int64)

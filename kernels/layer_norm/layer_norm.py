@@ -15,11 +15,7 @@ from kernels.launches.tape import repeatable
 
 @repeatable
 def layer_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     """Return `(input - mean) / sqrt(variance + eps) * weight + bias`; differentiable, as `torch.nn.functional.layer_norm`.
 

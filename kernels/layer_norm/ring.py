@@ -89,25 +89,10 @@ def _collect(words_ptr, n_parts, slots):
 
 @jit
 def backward_ring_kernel(
-    grad_ptr,
-    x_ptr,
-    weight_ptr,
-    mean_ptr,
-    rstd_ptr,
-    dx_ptr,
-    dweights_ptr,
-    dbiases_ptr,
-    words_ptr,
-    row_vectors,
-    n_rows,
-    n_vectors,
-    n_parts,
-    VECTOR: gl.constexpr,
-    BLOCK: gl.constexpr,
-    SLOTS: gl.constexpr,
-    AHEAD: gl.constexpr,
-    WARPS: gl.constexpr,
-):
+    grad_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, dweights_ptr, dbiases_ptr, words_ptr,
+    row_vectors, n_rows, n_vectors, n_parts,
+    VECTOR: gl.constexpr, BLOCK: gl.constexpr, SLOTS: gl.constexpr, AHEAD: gl.constexpr, WARPS: gl.constexpr,
+):  # fmt: skip
     """Like `backward_kernel`: sums over rows are in registers, and at the end in row `group` of dweights and dbiases."""
     COMPENSATED: gl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 32
     layout: gl.constexpr = gl.BlockedLayout([VECTOR], [32], [WARPS], [0])

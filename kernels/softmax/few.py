@@ -41,18 +41,11 @@ def _by_row(first, second, lane, START: tl.constexpr, N: tl.constexpr, LANES: tl
 
 @triton.jit
 def softmax_few_kernel(
-    out_ptr,
-    x_ptr,
-    row_stride,
-    n_rows,
-    N: tl.constexpr,
-    VECTOR: tl.constexpr,
-    PAIR: tl.constexpr,
-    LAST: tl.constexpr,
-    ROWS: tl.constexpr,
-    LANES: tl.constexpr,
+    out_ptr, x_ptr,
+    row_stride, n_rows,
+    N: tl.constexpr, VECTOR: tl.constexpr, PAIR: tl.constexpr, LAST: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
     LOG: tl.constexpr,
-):
+):  # fmt: skip
     width: tl.constexpr = 2 * N if PAIR else N
     steps: tl.constexpr = (width + LANES - 1) // LANES
     row, exists, lane = _place(n_rows, PAIR, LAST, ROWS, LANES)
@@ -100,18 +93,10 @@ def softmax_few_kernel(
 
 @triton.jit
 def softmax_few_backward_kernel(
-    dx_ptr,
-    dy_ptr,
-    y_ptr,
-    n_rows,
-    N: tl.constexpr,
-    VECTOR: tl.constexpr,
-    PAIR: tl.constexpr,
-    LAST: tl.constexpr,
-    ROWS: tl.constexpr,
-    LANES: tl.constexpr,
+    dx_ptr, dy_ptr, y_ptr, n_rows,
+    N: tl.constexpr, VECTOR: tl.constexpr, PAIR: tl.constexpr, LAST: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
     LOG: tl.constexpr,
-):
+):  # fmt: skip
     width: tl.constexpr = 2 * N if PAIR else N
     steps: tl.constexpr = (width + LANES - 1) // LANES
     row, exists, lane = _place(n_rows, PAIR, LAST, ROWS, LANES)

@@ -124,25 +124,11 @@ def _sum_of(x, SHORT: tl.constexpr):
 
 @triton.jit(do_not_specialize_on_alignment=["split"])
 def softmax_kernel(
-    out_ptr,
-    x_ptr,
-    slots_ptr,
-    row_stride,
-    n_rows,
-    n_columns,
-    split,
-    segment,
-    LOG: tl.constexpr,
-    PHASE: tl.constexpr,
-    PACKED: tl.constexpr,
-    VECTOR: tl.constexpr,
-    EDGES: tl.constexpr,
-    ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    SLOTS: tl.constexpr,
-    SHORT: tl.constexpr,
-):
+    out_ptr, x_ptr, slots_ptr,
+    row_stride, n_rows, n_columns, split, segment,
+    LOG: tl.constexpr, PHASE: tl.constexpr, PACKED: tl.constexpr, VECTOR: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr,
+    WIDTH: tl.constexpr, CHUNKS: tl.constexpr, SLOTS: tl.constexpr, SHORT: tl.constexpr,
+):  # fmt: skip
     program = tl.program_id(0)
     rows, exists, part = _place(program, n_rows, split, ROWS)
     x_at, lane, segment, left = _body(rows, part, row_stride, n_columns, segment, VECTOR, EDGES, WIDTH)
@@ -208,24 +194,11 @@ def gradient(dy, y, total, LOG: tl.constexpr):
 
 @triton.jit(do_not_specialize_on_alignment=["split"])
 def softmax_backward_kernel(
-    dx_ptr,
-    dy_ptr,
-    y_ptr,
-    slots_ptr,
-    n_rows,
-    n_columns,
-    split,
-    segment,
-    LOG: tl.constexpr,
-    PHASE: tl.constexpr,
-    PACKED: tl.constexpr,
-    VECTOR: tl.constexpr,
-    EDGES: tl.constexpr,
-    ROWS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    SLOTS: tl.constexpr,
-):
+    dx_ptr, dy_ptr, y_ptr, slots_ptr,
+    n_rows, n_columns, split, segment,
+    LOG: tl.constexpr, PHASE: tl.constexpr, PACKED: tl.constexpr, VECTOR: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr,
+    WIDTH: tl.constexpr, CHUNKS: tl.constexpr, SLOTS: tl.constexpr,
+):  # fmt: skip
     program = tl.program_id(0)
     rows, exists, part = _place(program, n_rows, split, ROWS)
     at, lane, segment, left = _body(rows, part, n_columns, n_columns, segment, VECTOR, EDGES, WIDTH)

@@ -35,7 +35,7 @@ _SHARED_CACHE = 18 << 20  # bytes of Q, dO and dQ that concurrent programs may s
 
 def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
     """Return whether `backward` takes these tensors on this GPU."""
-    return (_is_narrow(q, v) or wide_backward.fits(q, v)) and supported(q, k, v, 256)
+    return (_is_narrow(q, v) or wide_backward.fits(q, v)) and supported(q, k, v)
 
 
 def _is_narrow(q: Tensor, v: Tensor) -> bool:
@@ -44,15 +44,7 @@ def _is_narrow(q: Tensor, v: Tensor) -> bool:
 
 
 def backward(
-    dout: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    causal: bool,
-    scale: float,
-    sequences: Sequences | None = None,
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float, sequences: Sequences | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of `forward.forward` by q, k and v, contiguous, in their dtypes. `out` and `lse` are its results.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kernels.attention.hopper.forward_kernel import attention_hopper_kernel
-from kernels.attention.hopper.tiles import largest_divisor, padded, tiles, with_positive_scale
+from kernels.attention.hopper.tiles import largest_divisor, padded, tiles
 from kernels.attention.hopper.tiles import supports as supported
 from kernels.attention.plain.sequences import Sequences
 from kernels.configs import Card, card
@@ -29,7 +29,7 @@ _SHARED_CACHE = 24 << 20  # bytes of K and V that concurrent programs may share:
 
 def supports(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
     """Return whether `forward` takes these tensors on this GPU."""
-    return supported(q, k, v, 256)
+    return supported(q, k, v)
 
 
 @functools.lru_cache
@@ -63,12 +63,11 @@ def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, sequenc
         (batch, heads, rows, DV) in q's dtype, contiguous, and (batch, heads, rows) in fp32. With `sequences`, the first one is a view of
         (rows, heads, DV).
     """
-    q, scale = with_positive_scale(q, scale)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     if sequences is not None:
         return _forward_sequences(q, k, v, lse, causal, scale, sequences), lse
     out = torch.empty((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
-    launch = _plan(card(), q.dtype, *[size for x in (q, k, v) for size in (x.shape, x.stride())], causal)
+    launch = _plan(card(), q.dtype, (q.shape, k.shape, v.shape), (q.stride(), k.stride(), v.stride()), causal)
     launch(q, k, v, out, lse, scale)
     return out, lse
 
@@ -101,19 +100,10 @@ def shared_out(total: int, processors: int, blocks: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    on: Card,
-    dtype: torch.dtype,
-    q: tuple[int, ...],
-    q_strides: tuple[int, ...],
-    k: tuple[int, ...],
-    k_strides: tuple[int, ...],
-    v: tuple[int, ...],
-    v_strides: tuple[int, ...],
-    causal: bool,
+    on: Card, dtype: torch.dtype, shapes: tuple[torch.Size, ...], strides: tuple[tuple[int, ...], ...], causal: bool
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float], None]:
-    """Return the launch for shapes and strides. It takes q, k, v, the output, the logarithms and the scale."""
-    batch, heads, rows, depth = q
-    keys, v_depth = v[2:]
+    """Return the launch for shapes and strides of q, k and v. It takes these, the output, the logarithms and the scale."""
+    (batch, heads, rows, depth), k, (_, _, keys, v_depth) = shapes
     row_tiles, group = cdiv(rows, 2 * _ROWS), heads // k[1]
     total = row_tiles * batch * heads
     section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // (keys * (depth + v_depth) * dtype.itemsize)) * group)

@@ -19,35 +19,32 @@ Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (a
 
 from __future__ import annotations
 
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
+
 from kernels.attention.hopper.tile_order import deal_out, index_of, place, place_in_sequence, stretch
-from kernels.attention.hopper.tiles import AVAILABLE, jit, ring
+from kernels.attention.hopper.tiles import ring
+from kernels.hopper import async_load, async_store
 
-if AVAILABLE:
-    from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
-
-    from kernels.attention.hopper.tiles import async_load, async_store
-
-    barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # the names of Triton 3.9 and 3.6
-    _ZERO = gl.constexpr("mov.u32 $0, 0;")
-    # What a flag holds once the sums are there. Who has taken them clears it, so a launch needs no zeros: memory that was last used for
-    # anything else holds this once in 2^64 times.
-    _SET = gl.constexpr(0x3D0A94C25E7B816F)
-    _ZERO_ONCE_SET = gl.constexpr("""{
-        .reg .pred absent;
-        .reg .b64 flag;
-        again:
-        ld.acquire.gpu.global.b64 flag, [$1];
-        xor.b64 flag, flag, 0x3D0A94C25E7B816F;
-        setp.ne.b64 absent, flag, 0;
-        @absent bra again;
-        cvt.u32.u64 $0, flag;
-        }""")
-
-__all__ = ["attention_hopper_kernel"]
+barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # the names of Triton 3.9 and 3.6
+_ZERO = gl.constexpr("mov.u32 $0, 0;")
+# What a flag holds once the sums are there. Who has taken them clears it, so a launch needs no zeros: memory that was last used for
+# anything else holds this once in 2^64 times.
+_SET = gl.constexpr(0x3D0A94C25E7B816F)
+_ZERO_ONCE_SET = gl.constexpr("""{
+    .reg .pred absent;
+    .reg .b64 flag;
+    again:
+    ld.acquire.gpu.global.b64 flag, [$1];
+    xor.b64 flag, flag, 0x3D0A94C25E7B816F;
+    setp.ne.b64 absent, flag, 0;
+    @absent bra again;
+    cvt.u32.u64 $0, flag;
+    }""")
 
 
-@jit
+@gluon.jit
 def _scores(q, k, unset, REST: gl.constexpr):
     """Start the product of queries and keys; of the second half of their columns, only REST."""
     if REST:
@@ -59,7 +56,7 @@ def _scores(q, k, unset, REST: gl.constexpr):
     return s
 
 
-@jit
+@gluon.jit
 def _blocks(row_tile, keys, CAUSAL: gl.constexpr, TILE: gl.constexpr, BLOCK: gl.constexpr):
     """Return how many blocks of keys a row tile sees."""
     if CAUSAL:
@@ -67,14 +64,14 @@ def _blocks(row_tile, keys, CAUSAL: gl.constexpr, TILE: gl.constexpr, BLOCK: gl.
     return gl.cdiv(keys, BLOCK)
 
 
-@jit
+@gluon.jit
 def _part_of(tile, begin, end, blocks):
     """Return the last block of a tile that a stretch has, and how many. Stretches go through a tile from its last block to its first."""
     skipped = gl.maximum(begin - tile * blocks, 0)
     return blocks - 1 - skipped, gl.minimum(end - tile * blocks, blocks) - skipped
 
 
-@jit
+@gluon.jit
 def _fetch(q_desc, k_desc, v_desc, smem, bars, at, step, turn, heads, group, ROWS: gl.constexpr, BLOCK: gl.constexpr):
     """Fetch the queries of a tile, and `count` blocks of keys and values, from `last` to the left. Return the step that follows."""
     head, row_tile, last, count, begin = at
@@ -101,7 +98,7 @@ def _fetch(q_desc, k_desc, v_desc, smem, bars, at, step, turn, heads, group, ROW
     return step
 
 
-@jit
+@gluon.jit
 def _produce(
     q_desc, k_desc, v_desc, table, smem, bars, sizes, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, SPLIT: gl.constexpr
 ):
@@ -129,7 +126,7 @@ def _produce(
             step = _fetch(q_desc, k_desc, v_desc, smem, bars, (head, row_tile, last, count, (0, 0)), step, turn, heads, group, ROWS, BLOCK)
 
 
-@jit
+@gluon.jit
 def _sums(parts, flag, ZERO: gl.constexpr, ROWS: gl.constexpr, DV: gl.constexpr, s_layout: gl.constexpr, o_layout: gl.constexpr):
     """Return where the peaks, the norms and the output of a part are. `ZERO` is assembly that returns zero, and may wait for the flag.
 
@@ -144,7 +141,7 @@ def _sums(parts, flag, ZERO: gl.constexpr, ROWS: gl.constexpr, DV: gl.constexpr,
     return parts + row, parts + ROWS + row, parts + 2 * ROWS + gl.expand_dims(o_row * DV, 1) + gl.expand_dims(column, 0)
 
 
-@jit
+@gluon.jit
 def _clear_past(block, length):
     """Write zeros to the values past the sequence's end: their weights are zero, but zero times infinity is not."""
     STEP: gl.constexpr = 16
@@ -161,29 +158,12 @@ def _clear_past(block, length):
     barrier()
 
 
-@jit
+@gluon.jit
 def _attend(
-    out_desc,
-    out,
-    lse,
-    parts,
-    flags,
-    scale_log2,
-    smem,
-    bars,
-    sizes,
-    at,
-    step,
-    turn,
-    HALF: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    ROWS: gl.constexpr,
-    BLOCK: gl.constexpr,
-    REST: gl.constexpr,
-    SHARED: gl.constexpr,
-    PART: gl.constexpr,
-    WIDTH: gl.constexpr,
-):
+    out_desc, out, lse, parts, flags, scale_log2, smem, bars, sizes, at, step, turn,
+    HALF: gl.constexpr, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, REST: gl.constexpr, SHARED: gl.constexpr,
+    PART: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
     """Attend to `count` blocks of keys, from `last` to the left. Return the step that follows.
 
     `PART`: where more blocks are to the left, another program has left their sums. Where more are to the right, leave the sums.
@@ -319,27 +299,12 @@ def _attend(
     return step
 
 
-@jit
+@gluon.jit
 def _consume(
-    out_desc,
-    out,
-    lse,
-    parts,
-    flags,
-    table,
-    scale_log2,
-    smem,
-    bars,
-    sizes,
-    HALF: gl.constexpr,
-    CAUSAL: gl.constexpr,
-    ROWS: gl.constexpr,
-    BLOCK: gl.constexpr,
-    REST: gl.constexpr,
-    SHARED: gl.constexpr,
-    SPLIT: gl.constexpr,
-    WIDTH: gl.constexpr,
-):
+    out_desc, out, lse, parts, flags, table, scale_log2, smem, bars, sizes,
+    HALF: gl.constexpr, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, REST: gl.constexpr, SHARED: gl.constexpr,
+    SPLIT: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
     total, dealt, split, section, row_tiles, heads, group, all_rows, keys = sizes
     step = 0
     deal = deal_out(total - split, dealt)
@@ -434,36 +399,13 @@ def _consume(
     tma.store_wait(0)
 
 
-@jit(do_not_specialize=["total", "dealt", "split", "section", "row_tiles", "heads", "group", "rows", "keys"])
+@gluon.jit(do_not_specialize=["total", "dealt", "split", "section", "row_tiles", "heads", "group", "rows", "keys"])
 def attention_hopper_kernel(
-    q_desc,
-    k_desc,
-    v_desc,
-    out_desc,
-    out,
-    lse,
-    parts,
-    flags,
-    table,
-    scale_log2,
-    total,
-    dealt,
-    split,
-    section,
-    row_tiles,
-    heads,
-    group,
-    rows,
-    keys,
-    CAUSAL: gl.constexpr,
-    ROWS: gl.constexpr,
-    BLOCK: gl.constexpr,
-    STAGES: gl.constexpr,
-    REST: gl.constexpr,
-    SHARED: gl.constexpr,
-    SPLIT: gl.constexpr,
-    WIDTH: gl.constexpr,
-):
+    q_desc, k_desc, v_desc, out_desc,
+    out, lse, parts, flags, table, scale_log2, total, dealt, split, section, row_tiles, heads, group, rows, keys,
+    CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, STAGES: gl.constexpr, REST: gl.constexpr, SHARED: gl.constexpr,
+    SPLIT: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
     D: gl.constexpr = q_desc.block_type.shape[3]
     DV: gl.constexpr = v_desc.block_type.shape[3]
     q_smem = gl.allocate_shared_memory(q_desc.dtype, [2, 1, 1, ROWS, D], q_desc.layout)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from kernels.attention.hopper.tiles import AVAILABLE, jit
-
-if AVAILABLE:
-    from triton.experimental.gluon import language as gl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
 
-@jit
+@gluon.jit
 def _has_last(dealt, backwards):
     """Return 1 if this program gets one of the last tiles of a deal, which may not be enough for all."""
     programs, program = gl.num_programs(0), gl.program_id(0)
@@ -16,7 +14,7 @@ def _has_last(dealt, backwards):
     return gl.where(place < dealt - (gl.cdiv(dealt, programs) - 1) * programs, 1, 0)
 
 
-@jit
+@gluon.jit
 def deal_out(total, dealt):
     """Deal tiles to the programs, `dealt` at a time. Return this program's tiles, those of its first deal and of two, and a deal's rounds.
 
@@ -28,7 +26,7 @@ def deal_out(total, dealt):
     return total // dealt // 2 * both + total // dealt % 2 * first, first, both, rounds
 
 
-@jit
+@gluon.jit
 def index_of(turn, deal, dealt):
     """Return the index of a turn's tile in the order in which they are dealt."""
     _, first, both, rounds = deal
@@ -40,7 +38,7 @@ def index_of(turn, deal, dealt):
     return index
 
 
-@jit
+@gluon.jit
 def place(index, section, row_tiles):
     """Return (head, row tile) of the tile at an index. Heads are in sections whose K and V fit the L2 cache.
 
@@ -50,7 +48,7 @@ def place(index, section, row_tiles):
     return index // (section * row_tiles) * section + within % section, row_tiles - 1 - within // section
 
 
-@jit
+@gluon.jit
 def place_in_sequence(table, index, heads):
     """Return (head, tile) of the tile at an index, the last one first, and its sequence, see `plain/sequences.py`.
 
@@ -63,7 +61,7 @@ def place_in_sequence(table, index, heads):
     return within // tiles, tiles - 1 - within % tiles, gl.load(row + 3), gl.load(row + 5), begin, gl.load(row + 6)
 
 
-@jit
+@gluon.jit
 def stretch(blocks):
     """Share blocks out. Return this program's number, and the first and the end of its blocks.
 
@@ -74,7 +72,7 @@ def stretch(blocks):
     return number, number * blocks // programs, (number + 1) * blocks // programs
 
 
-@jit
+@gluon.jit
 def next_tile(head, tile, last_head, together, first, row_tiles):
     """Return the head and tile that come next: `together` heads have one tile after the other, from the last tile on."""
     head += 1
@@ -88,7 +86,7 @@ def next_tile(head, tile, last_head, together, first, row_tiles):
     return head, tile, last_head
 
 
-@jit
+@gluon.jit
 def tile_before(head, tile, first, row_tiles):
     """Return the head and tile that come next if each head has all its tiles at once, from the last tile on."""
     if tile == first:

@@ -3,61 +3,46 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-try:
-    from triton.experimental import gluon
-    from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.language.nvidia import hopper
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from kernels.hopper import barriers
 
-    AVAILABLE = hasattr(gl, "warp_specialize") and hasattr(hopper, "warpgroup_mma")
-except ImportError:  # a Triton without Gluon, or without its Hopper part
-    AVAILABLE = False
-
+WIDEST = 256  # columns of a head, padded
 _NARROWEST = 32  # columns of a head that the plain kernels do not pad more than these do
 
 
-if AVAILABLE:
-    from kernels.hopper import async_load, async_store, barriers  # noqa: F401 (`forward_kernel.py` has the first two from here)
-
-
-def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Return `gluon.jit`, or do nothing without Gluon: importing a kernel never fails, `supports` just says no."""
-    return gluon.jit(function, **options) if AVAILABLE else function or (lambda function: function)
-
-
-@jit
+@gluon.jit
 def ring(STAGES: gl.constexpr, FILLS: gl.constexpr, CONSUMERS: gl.constexpr):
     """Return the (full, empty) barriers of a ring of buffers, with the arrivals that make a buffer full, and empty again."""
     return barriers(STAGES, FILLS), barriers(STAGES, CONSUMERS)
 
 
-def supports(q: Tensor, k: Tensor, v: Tensor, widest: int) -> bool:
-    """Return whether the Hopper kernels can take these tensors, with heads padded to at most `widest` columns, on this GPU."""
+def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Return whether the Hopper kernels can take these tensors on this GPU."""
     return (
-        AVAILABLE
-        and not triton.knobs.runtime.interpret
+        not triton.knobs.runtime.interpret
         and (q.data_ptr() | k.data_ptr() | v.data_ptr()) % 16 == 0
-        and _have_shapes(q.dtype, widest, *[(x.shape, x.stride()) for x in (q, k, v)])
+        and _have_shapes(q.dtype, *[(x.shape, x.stride()) for x in (q, k, v)])
     )
 
 
 # Cache what depends on shapes alone: computing it takes a third of the host's time for a forward.
 @functools.lru_cache(maxsize=1024)
-def _have_shapes(dtype: torch.dtype, widest: int, *layouts: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
+def _have_shapes(dtype: torch.dtype, *layouts: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
     q, _, v = [shape for shape, _ in layouts]
     return (
         dtype in (torch.float16, torch.bfloat16)
         and q[0] * q[1] < 1 << 16  # heads are an axis of the backward's grid
         and min(q[3], v[3]) > _NARROWEST
         and q[3] % 8 == v[3] % 8 == 0  # so that results travel too
-        and padded(max(q[3], v[3])) <= widest
+        and padded(max(q[3], v[3])) <= WIDEST
         and all(_has_steps(*layout) for layout in layouts)
     )
 
@@ -106,10 +91,3 @@ def fp32_layouts() -> tuple[Any, Any]:
 def largest_divisor(number: int, limit: int) -> int:
     """Return the largest divisor of `number` up to `limit`."""
     return next(n for n in range(min(number, limit), 0, -1) if number % n == 0)
-
-
-def with_positive_scale(q: Tensor, scale: float) -> tuple[Tensor, float]:
-    """Return two factors with the product `scale * q`, the second positive, so that the largest of `q k^T` is the largest score."""
-    if scale > 0:
-        return q, scale
-    return (-q, -scale) if scale < 0 else (torch.zeros_like(q), 1.0)

@@ -23,31 +23,12 @@ _START = 2  # blocks of keys that a program could process while it starts, fills
 
 @triton.jit(do_not_specialize=["kv_heads", "group", "rows", "keys", "part"])
 def attention_decode_kernel(
-    q,
-    k,
-    v,
-    out_ptr,
-    lse_ptr,
-    peak_ptr,
-    total_ptr,
-    q_strides,
-    k_strides,
-    v_strides,
-    kv_heads,
-    group,
-    rows,
-    keys,
-    part,
-    scale,
-    WIDTH: tl.constexpr,
-    V_WIDTH: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    V_COLUMNS: tl.constexpr,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    WHOLE: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    q, k, v,
+    out_ptr, lse_ptr, peak_ptr, total_ptr,
+    q_strides, k_strides, v_strides, kv_heads, group, rows, keys, part, scale,
+    WIDTH: tl.constexpr, V_WIDTH: tl.constexpr, COLUMNS: tl.constexpr, V_COLUMNS: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    WHOLE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Attend to one part of the keys. `WHOLE`: there is one part, so write the result; otherwise its sums, in fp32, part by part."""
     pair = tl.program_id(0)
     batch, kv_head = pair // kv_heads, pair % kv_heads

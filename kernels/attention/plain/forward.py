@@ -35,28 +35,10 @@ from kernels.configs.attention import Tile
 
 @triton.jit
 def _attend(
-    state,
-    q_tile,
-    q,
-    k,
-    v,
-    first,
-    reach,
-    clear,
-    end,
-    keys,
-    scale,
-    extra,
-    WIDTH: tl.constexpr,
-    V_WIDTH: tl.constexpr,
-    V_COLUMNS: tl.constexpr,
-    N: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    MASK: tl.constexpr,
-    TMA: tl.constexpr,
-    PART: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    state, q_tile, q, k, v, first, reach, clear, end, keys, scale, extra,
+    WIDTH: tl.constexpr, V_WIDTH: tl.constexpr, V_COLUMNS: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr, MASK: tl.constexpr,
+    TMA: tl.constexpr, PART: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Process blocks of keys up to `end`. Those from `clear` on may cross the diagonal or the last key, see `_masks`.
 
     Under a causal mask, `reach` is the last key that query `first` sees.
@@ -92,39 +74,12 @@ def _attend(
 
 @triton.jit(do_not_specialize=["tiles", "heads", "group", "keys", "threshold"])
 def forward_kernel(
-    q,
-    k,
-    v,
-    out_ptr,
-    lse_ptr,
-    q_strides,
-    k_strides,
-    v_strides,
-    tiles,
-    heads,
-    group,
-    rows,
-    keys,
-    scale,
-    mask,
-    mask_strides,
-    seed,
-    threshold,
-    kept_scale,
-    table,
-    WIDTH: tl.constexpr,
-    V_WIDTH: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    V_COLUMNS: tl.constexpr,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    MASK: tl.constexpr,
-    TMA: tl.constexpr,
-    PART: tl.constexpr,
-    HEADS_FIRST: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    q, k, v,
+    out_ptr, lse_ptr,
+    q_strides, k_strides, v_strides, tiles, heads, group, rows, keys, scale, mask, mask_strides, seed, threshold, kept_scale, table,
+    WIDTH: tl.constexpr, V_WIDTH: tl.constexpr, COLUMNS: tl.constexpr, V_COLUMNS: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    CAUSAL: tl.constexpr, MASK: tl.constexpr, TMA: tl.constexpr, PART: tl.constexpr, HEADS_FIRST: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Attend with a tile of queries: of a head, or of a head of one of the sequences in `table`, where `rows` are those of all."""
     if table is None:
         tile, batch, head = placed(tiles, heads, HEADS_FIRST)

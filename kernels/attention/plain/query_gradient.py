@@ -21,28 +21,10 @@ from kernels.attention.plain.tiles import (
 
 @triton.jit
 def _block(
-    q_tile,
-    dout_tile,
-    lse,
-    q,
-    k,
-    v,
-    dout,
-    first,
-    reach,
-    start,
-    keys,
-    scale,
-    extra,
-    WIDTH: tl.constexpr,
-    V_WIDTH: tl.constexpr,
-    N: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    MASKED: tl.constexpr,
-    TMA: tl.constexpr,
-    PART: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    q_tile, dout_tile, lse, q, k, v, dout, first, reach, start, keys, scale, extra,
+    WIDTH: tl.constexpr, V_WIDTH: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr, TMA: tl.constexpr,
+    PART: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Return a block of keys, the probabilities of it, and their gradients dP."""
     mask, place, seed, threshold, kept_scale, heads = extra
     EXACT: tl.constexpr = q_tile.dtype == tl.float32 or mask is not None
@@ -63,45 +45,14 @@ def _block(
 
 @triton.jit(do_not_specialize=["tiles", "heads", "group", "keys", "threshold"])
 def query_kernel(
-    q,
-    k,
-    v,
-    dout,
-    out,
-    lse_ptr,
-    delta_ptr,
-    dq_ptr,
-    q_strides,
-    k_strides,
-    v_strides,
-    dout_strides,
-    out_strides,
-    tiles,
-    heads,
-    group,
-    rows,
-    keys,
-    scale,
-    mask,
-    mask_strides,
-    seed,
-    threshold,
-    kept_scale,
-    table,
-    WIDTH: tl.constexpr,
-    V_WIDTH: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    V_COLUMNS: tl.constexpr,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    EDGE: tl.constexpr,
-    EXACT_DELTA: tl.constexpr,
-    TMA: tl.constexpr,
-    PART: tl.constexpr,
-    HEADS_FIRST: tl.constexpr,
+    q, k, v, dout, out,
+    lse_ptr, delta_ptr, dq_ptr,
+    q_strides, k_strides, v_strides, dout_strides, out_strides, tiles, heads, group, rows, keys, scale, mask, mask_strides, seed, threshold,
+    kept_scale, table,
+    WIDTH: tl.constexpr, V_WIDTH: tl.constexpr, COLUMNS: tl.constexpr, V_COLUMNS: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    CAUSAL: tl.constexpr, EDGE: tl.constexpr, EXACT_DELTA: tl.constexpr, TMA: tl.constexpr, PART: tl.constexpr, HEADS_FIRST: tl.constexpr,
     PRECISION: tl.constexpr,
-):
+):  # fmt: skip
     """Compute dQ of a tile of queries, and first delta, which is subtracted from dP.
 
     Delta is the row sum of dO * O. With `EXACT_DELTA` it is that of P * dP, the same without the rounding of O, by a walk of its own.
