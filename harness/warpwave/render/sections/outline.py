@@ -171,7 +171,7 @@ def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
     """
     failed = [row for row in comparison.tests if _failed(row)]
     look = (line for row in failed for line in _story(row, comparison.targets))
-    stories = sum(1 + _behind(row) + len(row.suspected) for row in failed)
+    stories = sum(1 + sum(cell.result.verdict is not Verdict.PASSED for cell in row.cells) + len(row.suspected) for row in failed)
     sections = _listing("Tests that did not pass", look, few, stories)
     targets = {target.target: target for target in comparison.targets}
     real = [row for row in failed if not any(is_mistyped(cell.result) for cell in row.cells)]
@@ -203,10 +203,6 @@ def parity(comparison: Comparison, few: int | None) -> list[Section]:
         why = (": ", name(reason)) if reason else ()
         lines.append(lead + say(name(", ".join(behind)), ": ", Bit(kinds, Verdict.NOT_RUN), *why))
     return [Section("Tests that did not pass everywhere", lines=shorten(lines, few))]
-
-
-def _behind(row: ParityRow) -> int:
-    return sum(cell.result.verdict is not Verdict.PASSED for cell in row.cells)
 
 
 def _failed(row: ParityRow) -> bool:
