@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpwave.compare.model import FAILING, Comparison, ParityRow
-from warpwave.records import CaseResult, Verdict
+from warpwave.records import Verdict
 from warpwave.render.commands import repro
 from warpwave.render.sections.testing import suspicion
 from warpwave.render.text import first_line
@@ -49,7 +49,7 @@ def failures(comparison: Comparison) -> dict[str, Any]:
                     {
                         "target": cell.target,
                         "verdict": result.verdict,
-                        "message": _message(result),
+                        "message": first_line(result.message or result.detail, 400),
                         "detail": detail.splitlines(),
                         "again": repro(targets[cell.target], result),
                         "doubt": suspicion(row, cell.target, comparison.targets),
@@ -100,7 +100,3 @@ def _numbers(properties: Iterable[tuple[str, str]]) -> Iterable[tuple[str, float
 
 def _name(row: ParityRow) -> str:
     return row.id if row.occurrence == 1 else f"{row.id} ({row.occurrence})"
-
-
-def _message(result: CaseResult) -> str:
-    return first_line(result.message or result.detail, 400)
