@@ -495,6 +495,11 @@ class ParityRow(Strict):
     cells: tuple[TestCell, ...]
     suspected: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The id, with the occurrence behind it if it is not the first."""
+        return self.id if self.occurrence == 1 else f"{self.id} ({self.occurrence})"
+
 
 @dataclass(frozen=True, slots=True)
 class TestFinding(Strict):

@@ -430,8 +430,7 @@ def _tests_data(comparison: Comparison) -> dict[str, Any]:
     rows: list[list[Any]] = []
     for row in comparison.tests[: most_tests(comparison)]:
         found = {cell.target: _state(cell.result) for cell in row.cells}
-        again = f" ({row.occurrence})" if row.occurrence > 1 else ""
-        rows.append([visible(row.id) + again, *(found.get(target, -1) for target in targets)])
+        rows.append([visible(row.name), *(found.get(target, -1) for target in targets)])
     return {"targets": list(map(visible, targets)), "states": states, "rows": rows}
 
 

@@ -56,7 +56,7 @@ def failures(comparison: Comparison) -> dict[str, Any]:
                     }
                 )
         elsewhere = [cell.target for cell in row.cells if cell.result.verdict is Verdict.PASSED]
-        shown.append({"id": _name(row), "stories": stories, "elsewhere": elsewhere})
+        shown.append({"id": row.name, "stories": stories, "elsewhere": elsewhere})
     return {"shown": shown, "more": len(rows) - len(shown)}
 
 
@@ -84,7 +84,7 @@ def numerics(comparison: Comparison) -> list[Numeric]:
 
 def _short_name(row: ParityRow) -> str:
     """Return the test's own name, without the file: the kernel is shown already."""
-    test = _name(row)
+    test = row.name
     return test[: test.find("[")].rpartition("::")[2] + test[test.find("[") :] if "[" in test else test.rpartition("::")[2]
 
 
@@ -96,7 +96,3 @@ def _numbers(properties: Iterable[tuple[str, str]]) -> Iterable[tuple[str, float
             continue
         if math.isfinite(value):
             yield name, value
-
-
-def _name(row: ParityRow) -> str:
-    return row.id if row.occurrence == 1 else f"{row.id} ({row.occurrence})"

@@ -210,8 +210,7 @@ def _failed(row: ParityRow) -> bool:
 
 
 def _id(row: ParityRow) -> str:
-    what = " (the file loads)" if is_load(row.id) else ""
-    return f"{row.id}{what}" if row.occurrence == 1 else f"{row.id}{what} ({row.occurrence})"
+    return f"{row.name} (the file loads)" if is_load(row.id) else row.name
 
 
 def _story(row: ParityRow, targets: Sequence[TargetSummary]) -> list[Line]:
