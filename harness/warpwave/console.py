@@ -155,7 +155,14 @@ class Streams:
 
     def __init__(self) -> None:
         """Take over the descriptors. Fill closed ones with an unwritable descriptor, so that no file that we open gets their numbers."""
-        _fill_closed()
+        for number in range(3):
+            try:
+                os.fstat(number)
+            except OSError:
+                opened = os.open(os.devnull, os.O_RDONLY)  # read-only: a write to it fails, as it would on a closed descriptor
+                if opened != number:
+                    os.dup2(opened, number)
+                    os.close(opened)
         self._out, self._err = _Forgiving(1, "w", closefd=False), _Forgiving(2, "w", closefd=False)
         sys.stdout, sys.stderr = _text(self._out, sys.stdout), _text(self._err, sys.stderr)
 
@@ -166,17 +173,6 @@ class Streams:
         with suppress(ValueError):
             sys.stderr.flush()
         return self._out.failure
-
-
-def _fill_closed() -> None:
-    for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_RDONLY)):
-        try:
-            os.fstat(number)
-        except OSError:
-            opened = os.open(os.devnull, mode)  # read-only: a write to it fails, as it would on a closed descriptor
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
 
 
 def _text(raw: _Forgiving, before: Any) -> io.TextIOWrapper:

@@ -60,18 +60,14 @@ def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
     """
     try:
         with without_collector():
-            return _compare(base, head, asked)
+            before, after = (join(collect_all(find_raw(latest(folders)))) for folders in ([base], head))
+            found = [_tests(before, after, asked), _speeds(before, after, asked), _generated_code(before, after, asked.concerns)]
+            pages = "".join(one.page for one in found)
+            lines = tuple(line for one in found for line in one.annotations)
+            worse = " ".join(one.worse for one in found if one.worse).rstrip(".")
+            return Since(f"\n## Since the base branch\n{pages}" if pages else "", worse, lines, entries_of(before))
     except Exception as error:
         return _not_compared("this run", explain(error))
-
-
-def _compare(base: Path, head: Sequence[Path], asked: Asked) -> Since:
-    before, after = (join(collect_all(find_raw(latest(folders)))) for folders in ([base], head))
-    found = [_tests(before, after, asked), _speeds(before, after, asked), _generated_code(before, after, asked.concerns)]
-    pages = "".join(one.page for one in found)
-    lines = tuple(line for one in found for line in one.annotations)
-    worse = " ".join(one.worse for one in found if one.worse).rstrip(".")
-    return Since(f"\n## Since the base branch\n{pages}" if pages else "", worse, lines, entries_of(before))
 
 
 def parse_asked(text: str, threshold: float | None) -> Asked:

@@ -22,7 +22,6 @@ from warpwave.render.text import first_line
 from warpwave.report import write_files, write_report
 from warpwave.run import commit_of
 from warpwave.run.folders import check_writable, new_run_id
-from warpwave.run.shards import parse_shard
 from warpwave.safe_text import Annotation, visible
 
 
@@ -50,7 +49,7 @@ def put_on_record(
         hint=" ".join(dict.fromkeys(fault.fix for fault in faults if fault.fix)),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         seconds=0.0,
-        shard=str(parse_shard(shard)) if shard else "",
+        shard=shard,
         commit=commit_of(kernels),
         kernels=kernels.name,
         command=command,

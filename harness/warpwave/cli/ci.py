@@ -69,10 +69,9 @@ def plan(
     In a job for a fork's pull request, this fails if self-hosted runners are named and the environment for forks is missing or requires no
     reviewers. The check needs GITHUB_TOKEN with `actions: read`.
     """
-    from warpwave.ci import plan as compiled_jobs
     from warpwave.ci.forks import check_forks
     from warpwave.ci.job import outputs
-    from warpwave.ci.plan import as_outputs, plan_hosts, plan_legs
+    from warpwave.ci.plan import COMPILER, as_outputs, cards, plan_hosts, plan_legs
     from warpwave.cli.legs import all_hosts
     from warpwave.config.targets import load_targets
 
@@ -85,9 +84,9 @@ def plan(
         console.say(f"{leg.name}: {leg.target} on {', '.join(leg.runner)}")
     if found := check_forks(legs, fork_environment, os.environ):
         console.say(found)
-    made = as_outputs(legs, compiled_jobs.cards(), compiled_jobs.COMPILER)
+    made = as_outputs(legs, cards(), COMPILER)
     if made["compile"]:
-        console.say(f"before them: {compiled_jobs.COMPILER} compiles for {made['compile']}, without a card")
+        console.say(f"before them: {COMPILER} compiles for {made['compile']}, without a card")
     _append(output, outputs(made, secrets.token_hex(16)))
     return Outcome()
 

@@ -61,8 +61,7 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file:
     sections = diff_sections(*sides, found, failing, full)
     base_body, head_body = ({key: value for key, value in asdict(side).items() if key != "kernels"} for side in sides)
     body = {"fail_on": [concern.value for concern in failing], "base": base_body, "head": head_body, "diff": asdict(found)}
-    source = "what `codegen diff --full --json` writes"
-    return show_page(lead, sections, ended, body, kind="codegen diff", json=json, markdown=markdown, html=html_file, source=source)
+    return show_page(lead, sections, ended, body, kind="codegen diff", json=json, markdown=markdown, html=html_file)
 
 
 def parse_concerns(text: str) -> tuple[Concern, ...]:

@@ -78,44 +78,11 @@ def _weakenings() -> Iterable[str]:
 
 
 class JsonCommand(click.Command):
-    """A command with `--json`, alone or with a file behind it. An option that has moved is refused with its new place."""
+    """A command with `--json`, alone or with a file behind it."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse the words, after the file of `--json` was told from an argument of the command."""
-        words = json_words(self, args)
-        try:
-            return super().parse_args(context, words)
-        except click.NoSuchOption as error:
-            if error.option_name not in _MOVED:
-                raise
-            if isinstance(context.obj, dict) and "--json=-" in words:
-                context.obj["json"] = True
-            happened = f"{error.option_name} is not an option any more."
-            raise UsageError(happened, "It has moved to another place.", _MOVED[error.option_name]) from None
-
-
-_PACKAGE_FILE = "below [tool.warpwave] in the package's pyproject.toml (docs/reference/pyproject.md)."
-_OWN_FILE = "in a targets file of yours: --targets FILE (docs/reference/targets.md)."
-_AHEAD = f"Write architectures: {{NAME: {{torch_compile_ahead: true}}}} {_OWN_FILE}"
-# Where to find what was an option once.
-_MOVED = {
-    "--gpus": "Write --gpu 0,1 or --gpu all.",
-    "--compiled-hash": "Write --compiled RUN@SHA256.",
-    "--install-no-deps": "Write --install=alone.",
-    "--commit": "Set the variable WARPWAVE_COMMIT.",
-    "--launches": f'Write launches = ["bench"] or ["test"] {_PACKAGE_FILE}',
-    "--autotune": f'Write autotune = "all" {_PACKAGE_FILE}',
-    "--wheelhouse": f"Write build: {{wheelhouse: FOLDER}} {_OWN_FILE}",
-    "--ca-bundle": f"Write build: {{ca_bundle: FILE}} {_OWN_FILE}",
-    "--pip-config": f"Write build: {{pip_config: FILE}} {_OWN_FILE}",
-    "--build-network": f"Write build: {{network: MODE}} {_OWN_FILE}",
-    "--build-arg": f"Write build: {{args: {{NAME: VALUE}}}} {_OWN_FILE}",
-    "--gpu-wait": f"Write limits: {{gpu_wait_s: SECONDS}} {_OWN_FILE}",
-    "--results-limit": f"Write limits: {{results_gib: GIB}} {_OWN_FILE}",
-    "--results-files": f"Write limits: {{results_files: NUMBER}} {_OWN_FILE}",
-    "--torch-compile-ahead": _AHEAD,
-    "--no-torch-compile-ahead": _AHEAD,
-}
+        return super().parse_args(context, json_words(self, args))
 
 
 def json_words(command: click.Command, words: Sequence[str]) -> list[str]:

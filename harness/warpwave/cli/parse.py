@@ -20,7 +20,7 @@ from warpwave.compare.known import reached
 from warpwave.config.names import check_kernels
 from warpwave.config.package import declared_extras, find_project, find_root, import_folders, load_pytest_settings, package_names
 from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
-from warpwave.config.targets import Bounds, load_architectures, load_builds, named_architectures
+from warpwave.config.targets import load_architectures, load_builds, named_architectures
 from warpwave.engines.docker.container import check_weakenings
 from warpwave.errors import NothingRanError, UsageError, WarpwaveError
 from warpwave.git import ask_git
@@ -189,7 +189,17 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
     builds, bounds = load_builds(options["overlay"])
     check_weakenings(options["weaken"])  # for every engine: a report must not claim that a protection was given up which does not exist
     build = Build(**vars(builds), **{name: options[name] for name in ("base_image", "rebuild", "weaken", "keep")})
-    limits = _limits(options, bounds, _budget(options, package))
+    target_s: float = options["timeout"]
+    limits = Limits(
+        test_s=options["test_timeout"] or (_QUICK_TEST_S if options["quick"] else Limits.test_s),
+        # The stage's limit comes first: it keeps the stage's results whole, and leaves time to save them before the target's limit.
+        stage_s=target_s - min(120.0, target_s / 10),
+        target_s=target_s,
+        gpu_wait_s=bounds.gpu_wait_s,
+        cap=Cap(max(1, round(bounds.results_gib * GIB)), bounds.results_files),
+        test_workers=options["test_workers"],
+        budget=_budget(options, package),
+    )
     return RunOptions(_where(options, compiled, divided), package, what, build, limits)
 
 
@@ -304,20 +314,6 @@ def _budget(options: dict[str, Any], package: Package) -> Budget | None:
                 break
     known = read_known(options, kernels=options["kernels"])
     return Budget(seconds, failed, changed, edited, reached(known.seen, seconds) if known else {})
-
-
-def _limits(options: dict[str, Any], bounds: Bounds, budget: Budget | None) -> Limits:
-    target_s: float = options["timeout"]
-    return Limits(
-        test_s=options["test_timeout"] or (_QUICK_TEST_S if options["quick"] else Limits.test_s),
-        # The stage's limit comes first: it keeps the stage's results whole, and leaves time to save them before the target's limit.
-        stage_s=target_s - min(120.0, target_s / 10),
-        target_s=target_s,
-        gpu_wait_s=bounds.gpu_wait_s,
-        cap=Cap(max(1, round(bounds.results_gib * GIB)), bounds.results_files),
-        test_workers=options["test_workers"],
-        budget=budget,
-    )
 
 
 def _command() -> tuple[str, ...]:

@@ -102,20 +102,19 @@ def show_page(
     json: Json,
     markdown: Path | None,
     html: Path | None = None,
-    all_in: str = "the JSON of `{} --json`",
-    source: str = "what `{} --json` prints",
 ) -> Outcome:
-    """Write the pages that were asked for, and print the page or its `body` as JSON. `all_in` and `source` say where everything is."""
+    """Write the pages that were asked for, and print the page or its `body` as JSON."""
     from warpwave.records import SCHEMA_VERSION, write_text
     from warpwave.render.html import render_sections
     from warpwave.render.markdown import render_page
     from warpwave.render.terminal import draw_page
     from warpwave.safe_text import json_text
 
+    source = f"what `{kind} --json` prints"
     if markdown is not None:
-        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in=all_in.format(kind)))
+        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in=source))
     if html is not None:
-        write_text(html, render_sections(lead, sections, exit_code=int(ended.code), kind=kind, source=source.format(kind)))
+        write_text(html, render_sections(lead, sections, exit_code=int(ended.code), kind=kind, source=source))
     document = {**ended.fields(), "sentence": lead, **body, "schema_version": SCHEMA_VERSION}
     if not print_answer(json, [json_text(document, indent=1) + "\n"]):
         console.show(draw_page(lead, sections, good=ended.ok))

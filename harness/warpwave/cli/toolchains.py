@@ -137,9 +137,8 @@ def upgrade(**options: Any) -> Outcome:
 
 
 def _show(kind: str, lead: str, sections: Sequence[Section], ended: Outcome, body: dict[str, Any], options: dict[str, Any]) -> Outcome:
-    source = f"what `{kind} --json` prints"
     asked = {"json": options["json"], "markdown": options["markdown"], "html": options["html_file"]}
-    return show_page(lead, sections, ended, body, kind=kind, all_in=source, source=source, **asked)
+    return show_page(lead, sections, ended, body, kind=kind, **asked)
 
 
 def outcome(found: Upgrade, failing: Sequence[Concern], text: str) -> Outcome:

@@ -163,9 +163,8 @@ def _refuse_link(part: str, at: int) -> int:
 
 # Untrusted JSON → records. Everything in a raw folder passes through here, except JUnit, which `cases` reads.
 #
-# Sizes are capped before parsing. Duplicate keys, NaN, infinity and integers beyond 64 bits are refused. Depths, lengths, counts and
-# memory
-# are capped. A file that does not pass becomes a `Fault` with one sentence, never a traceback.
+# Sizes are capped before parsing. Duplicate keys, NaN, infinity and integers beyond 64 bits are refused. Depths, lengths, counts
+# and memory are capped. A file that does not pass becomes a `Fault` with one sentence, never a traceback.
 
 MAX_JSON_BYTES = 8 << 20
 MAX_LINES_BYTES = 256 << 20
@@ -242,11 +241,6 @@ def read_lines(folder: Path, name: str, kind: type[T], room: Room | None = None)
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 
 
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    """Return the adapter of a type, from a cache: building one takes longer than reading a small file."""
-    return _ADAPTERS.setdefault(kind, _ADAPTERS.get(kind) or TypeAdapter(kind))
-
-
 def guarded(name: str, read: Callable[[], T]) -> tuple[T | None, Fault | None]:
     """Return what `read` returns, or the fault that stopped it."""
     try:
@@ -300,7 +294,8 @@ def _parse(data: bytes, kind: type[T]) -> tuple[T, int]:
     if version != current:
         raise RejectedError(f"schema_version is {clip(repr(version), 40)}, this warpwave reads {current}")
     try:
-        return _adapter(kind).validate_json(data, strict=True), size
+        # From a cache: building one takes longer than reading a small file.
+        return _ADAPTERS.setdefault(kind, _ADAPTERS.get(kind) or TypeAdapter(kind)).validate_json(data, strict=True), size
     except ValidationError as error:
         if error.error_count() > _MAX_ERRORS:  # listing each error would take many times the memory of the file
             raise RejectedError(f"{error.error_count()} of its values are wrong") from None

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from warpwave.compare.runs import compare, exit_code, outcome
+    from warpwave.compare.runs import compare, outcome
 
-__all__ = ["compare", "exit_code", "outcome"]
+__all__ = ["compare", "outcome"]
 
 
 def __getattr__(name: str) -> object:

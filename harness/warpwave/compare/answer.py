@@ -11,7 +11,20 @@ from typing import Union
 
 from warpwave.compare.code_hints import Figure, Hint, Side, figures, hints
 from warpwave.compare.grid import not_portable, portable
-from warpwave.compare.model import FAILING, Cell, Comparison, Geomean, KernelOnCards, OnCard, Row, Since, Speed, TargetSummary, failures
+from warpwave.compare.model import (
+    FAILING,
+    Cell,
+    Comparison,
+    Geomean,
+    KernelOnCards,
+    OnCard,
+    Row,
+    Since,
+    Speed,
+    TargetSummary,
+    failures,
+    is_dead,
+)
 from warpwave.compare.speeds import lower_is_better
 from warpwave.compare.tests import mistyped
 from warpwave.compare.unchecked import checked_of
@@ -175,7 +188,7 @@ class _Index:
         self.since = {(entry.kernel, entry.provider, entry.target): entry for entry in comparison.since}
         made = [cell for cell in comparison.compiled_cells if cell.compiled.was_compiled and cell.compiled.function != HOST_CODE]
         self.compiled = {
-            key: Compiled(len(rows), sum(map(_is_uncompiled_or_refused, rows)), sum(row.only_gates for row in rows))
+            key: Compiled(len(rows), sum(map(is_dead, rows)), sum(row.only_gates for row in rows))
             for key, rows in grouped(((cell.compiled.kernel, cell.target), cell.compiled) for cell in made).items()
         }
 
@@ -290,15 +303,21 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine], limit: str) -> l
     gate = f" a gate ({which[0]}{', …' if len(which) > 1 else ''}){on}" if which else ""
     failed = {target.target: count for target in targets if (count := failures(target.tests) - unloaded.get(target.target, 0))}
     unmeasured = {target.target: count for target in targets if (count := _unmeasured(target))}
+    # Where no architecture is said to run a case, its host code is at fault.
+    hosted = ((cell.target, cell.compiled) for cell in comparison.compiled_cells if cell.compiled.function == HOST_CODE)
+    origins = {
+        (target, made.origin) for target, made in hosted if made.verdict in FAILING and not made.reason.startswith((RUNS_ON, RAISES))
+    }
+    slower = Counter(square.target for line in lines for square in line.squares if square.since and square.since.changes.get("slower"))
     faults = (  # how many on each target, of what, and the verb for one and for many
         (failed, "test", "fails", "fail", ""),
         (unloaded, "benchmark file", "does", "do", " not load"),
-        (_origins(comparison), "case", "fails", "fail", " in host code"),
+        (_by_target(comparison, (target for target, _ in origins)), "case", "fails", "fail", " in host code"),
         ({} if limit else _kernels(comparison, is_uncompiled), "kernel", "does", "do", f" not compile for {cards(is_uncompiled)}"),
         ({} if limit else _kernels(comparison, _is_refused), "kernel", "cannot", "cannot", f" be launched on {cards(_is_refused)}"),
         (_by_target(comparison, (target for target, _ in gated)), "kernel", "breaks", "break", gate),
         (unmeasured, "point", "could", "could", " not be measured"),
-        (_slower(lines), "kernel", "is", "are", " slower than in the base run"),
+        (slower, "kernel", "is", "are", " slower than in the base run"),
         (_far(lines, "copy"), "kernel", "reaches", "reach", f" less than {_LIMIT} of the copy"),
         (_far(lines, "product"), "kernel", "reaches", "reach", f" less than {_LIMIT} of a product"),
         (_far(lines, "peer"), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers", ""),
@@ -396,24 +415,13 @@ def _kernels(comparison: Comparison, is_wrong: Callable[[CompiledKernel], bool])
     return _by_target(comparison, (target for target, _ in found))
 
 
-def _is_uncompiled_or_refused(made: CompiledKernel) -> bool:
-    return made.verdict in FAILING and not made.only_gates
-
-
 def is_uncompiled(made: CompiledKernel) -> bool:
     """Return whether the compiler gave no binary."""
-    return _is_uncompiled_or_refused(made) and made.function != HOST_CODE and not made.binary_hash
+    return is_dead(made) and made.function != HOST_CODE and not made.binary_hash
 
 
 def _is_refused(made: CompiledKernel) -> bool:  # it compiles, and no driver launches it
-    return _is_uncompiled_or_refused(made) and bool(made.binary_hash)
-
-
-def _origins(comparison: Comparison) -> dict[str, int]:
-    """Count by target the tests and points whose host code failed while they were compiled, where no architecture is said to run them."""
-    hosted = ((cell.target, cell.compiled) for cell in comparison.compiled_cells if cell.compiled.function == HOST_CODE)
-    found = {(target, made.origin) for target, made in hosted if made.verdict in FAILING and not made.reason.startswith((RUNS_ON, RAISES))}
-    return _by_target(comparison, (target for target, _ in found))
+    return is_dead(made) and bool(made.binary_hash)
 
 
 def _raising(cells: Sequence[CompiledKernel]) -> list[str]:
@@ -465,11 +473,6 @@ def _unmeasured(target: TargetSummary) -> int:
     """Count the points of a target that measured none: otherwise, the report lists what is missing beside what is there."""
     wrong = {word: number for word, number in target.points.items() if word not in (Verdict.PASSED.value, Verdict.NOT_RUN.value)}
     return 0 if target.points.get(Verdict.PASSED.value) else sum(wrong.values())
-
-
-def _slower(lines: Sequence[KernelLine]) -> Counter[str]:
-    """Count kernels by target of which some case is slower than in the base run, for sure."""
-    return Counter(square.target for line in lines for square in line.squares if square.since and square.since.changes.get("slower"))
 
 
 def _far(lines: Sequence[KernelLine], ground: str) -> Counter[str]:

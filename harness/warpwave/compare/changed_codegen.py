@@ -450,11 +450,6 @@ def merge(runs: Iterable[Sequence[CompiledKernel]]) -> list[CompiledKernel]:
     return list(found.values())
 
 
-def dead(row: CompiledKernel) -> bool:
-    """Return whether no GPU can run it. A kernel that only breaks its gates can run."""
-    return row.verdict in FAILING and not row.only_gates
-
-
 def _launch(row: CompiledKernel) -> Launch:
     return row.kernel, row.function, row.architecture, row.origin
 

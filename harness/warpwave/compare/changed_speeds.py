@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Union
 
 from warpwave.compare.model import FAILING, Cell, Change, Noise, Since
-from warpwave.compare.speeds import Doubts, as_text, cells, noise, other_settings, speedup, threshold
+from warpwave.compare.speeds import Doubts, as_text, cells, key_of, noise, other_settings, speedup, threshold
 from warpwave.errors import UsageError
 from warpwave.records import Sample, TargetRun, Verdict, grouped
 from warpwave.stats import geometric_mean
@@ -161,7 +161,7 @@ def _pair(name: str, base: TargetRun, head: TargetRun, at_least: Union[float, No
 
 
 def _points(pair: TargetPair, base: TargetRun, head: TargetRun) -> Iterable[PointChange]:
-    found = [{_key(sample): (sample, cell) for sample, cell in cells(pair.target, run)} for run in (base, head)]
+    found = [{key_of(sample): (sample, cell) for sample, cell in cells(pair.target, run)} for run in (base, head)]
     devices = [{key[:3]: key[3] for key in side} for side in found]
     doubts = Doubts(base), Doubts(head)
     for key in dict.fromkeys([*found[0], *found[1]]):
@@ -219,10 +219,6 @@ def _groups(points: Iterable[PointChange]) -> Iterable[GroupChange]:
         values = [point.speedup for point in found if point.speedup is not None]
         counts = dict(Counter("skipped" if point.skipped else str(point.change.value) for point in found))
         yield GroupChange(*key, len(values), geometric_mean(values) if values else None, counts)
-
-
-def _key(sample: Sample) -> _Key:
-    return (sample.kernel, sample.case, sample.provider, sample.device)
 
 
 def since_base(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> tuple[tuple[Since, ...], tuple[str, ...]]:

@@ -43,12 +43,11 @@ def _label(cells: Sequence[CodegenCell]) -> str:
 
 def configuration(kernel: CompiledKernel, stages: bool = True) -> str:
     """Return a launch in one line: argument types, constants, warps, stages, options."""
-    types = " ".join(dict.fromkeys(text for text in kernel.signature.values() if text != "constexpr"))
     constants = " ".join(f"{name}={value}" for name, value in kernel.constants.items())
     asked = " ".join(f"{name}={value}" for name, value in kernel.options.items() if name not in kernel.constants)
     warps = "" if kernel.num_warps is None else f"{kernel.num_warps} warps"
     depth = "" if kernel.num_stages is None or not stages else f"{kernel.num_stages} stages"
-    return ", ".join(filter(None, (types, constants, warps, depth, asked)))
+    return ", ".join(filter(None, (kernel.types, constants, warps, depth, asked)))
 
 
 def by_generation(architecture: str) -> tuple[str, int, str]:
@@ -191,12 +190,8 @@ def _take(left: list[CompiledKernel], right: list[CompiledKernel], pairs: Iterab
     right[:] = [row for row in right if id(row) not in gone]
 
 
-def distance(one: CompiledKernel, other: CompiledKernel) -> int:
-    """Return in how many parts two configurations differ. A part that only one has counts, except warps and stages."""
-    return _apart(_texts(one), _texts(other))
-
-
 def _apart(mine: dict[str, str], theirs: dict[str, str]) -> int:
+    """Return in how many parts two configurations differ. A part that only one has counts, except warps and stages."""
     both = mine.keys() & theirs.keys()
     alone = len((mine.keys() ^ theirs.keys()) - _OPTIONS)
     return alone + sum(mine[name] != theirs[name] for name in both)

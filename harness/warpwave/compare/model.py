@@ -44,6 +44,11 @@ def failures(*counts: Mapping[str, int]) -> int:
     return sum(found.get(verdict.value, 0) for found in counts for verdict in FAILING)
 
 
+def is_dead(row: CompiledKernel) -> bool:
+    """Return whether no GPU can run it. A kernel that only breaks its gates can run."""
+    return row.verdict in FAILING and not row.only_gates
+
+
 # How something ends that ran to its end, with whatever result.
 COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
 _MOST_NAMES = 8  # different GPU names shown per target
@@ -54,6 +59,11 @@ class Strict:
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
+
+
+def full_name(kernel: str, function: str) -> str:
+    """Return a kernel's function, with the kernel in front where the function's name does not say it."""
+    return function if function.lstrip("_").startswith(kernel) else f"{kernel} {function}"
 
 
 @dataclass(frozen=True)
@@ -485,6 +495,11 @@ class ParityRow(Strict):
     cells: tuple[TestCell, ...]
     suspected: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The id, with the occurrence behind it if it is not the first."""
+        return self.id if self.occurrence == 1 else f"{self.id} ({self.occurrence})"
+
 
 @dataclass(frozen=True, slots=True)
 class TestFinding(Strict):
@@ -632,9 +647,7 @@ class GridRow(Strict):
     @property
     def name(self) -> str:
         """The function, with the kernel in front where its name does not say it."""
-        if not self.function:
-            return self.kernel
-        return self.function if self.function.lstrip("_").startswith(self.kernel) else f"{self.kernel} {self.function}"
+        return full_name(self.kernel, self.function) if self.function else self.kernel
 
     @property
     def failed(self) -> int:

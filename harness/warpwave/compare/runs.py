@@ -77,11 +77,6 @@ def compare(
     return dataclasses.replace(comparison, side_by_side=side_by_side(comparison))
 
 
-def exit_code(comparison: Comparison) -> ExitCode:
-    """Return a report's exit code."""
-    return ExitCode(comparison.exit_code)
-
-
 def outcome(comparison: Comparison, *, strict: bool = False) -> Outcome:
     """Return the exit code with its reason: what the targets' verdicts say, or else which report could not be written.
 
@@ -91,7 +86,7 @@ def outcome(comparison: Comparison, *, strict: bool = False) -> Outcome:
     if found.code == comparison.exit_code:
         wanting = [words for target in comparison.targets if (words := not_checked(target))] if strict and found.ok else []
         return Outcome(ExitCode.INCOMPLETE, f"--strict: {'; '.join(wanting)}") if wanting else found
-    return Outcome(exit_code(comparison), comparison.problems[-1] if comparison.problems else comparison.sentence.rstrip("."))
+    return Outcome(ExitCode(comparison.exit_code), comparison.problems[-1] if comparison.problems else comparison.sentence.rstrip("."))
 
 
 def _outcome(targets: Sequence[TargetSummary], tests: Sequence[ParityRow], known: KnownFailures | None, since: Sequence[Since]) -> Outcome:
@@ -170,7 +165,13 @@ def join(runs: Iterable[TargetRun]) -> list[TargetRun]:
 
 def _join(parts: Sequence[TargetRun]) -> TargetRun:
     parts = sorted(parts, key=lambda run: Shard.parse(run.record.shard).number)
-    parts = [_numbered(run, first) for run, first in zip(parts, _offsets(parts), strict=True)]
+    # Each shard's devices are numbered on from all that earlier shards name.
+    offsets = [0]
+    for run in parts[:-1]:
+        named = {entry.device for field in dataclasses.fields(run) for entry in _measured(getattr(run, field.name))}
+        named |= {device.index for device in run.facts.devices} if run.facts else set()
+        offsets.append(offsets[-1] + max(named, default=-1) + 1)
+    parts = [_numbered(run, first) for run, first in zip(parts, offsets, strict=True)]
     joined: dict[str, Any] = {
         field.name: tuple(entry for run in parts for entry in getattr(run, field.name))
         for field in dataclasses.fields(TargetRun)
@@ -183,7 +184,11 @@ def _join(parts: Sequence[TargetRun]) -> TargetRun:
     joined["peers"] = tuple(dict.fromkeys(joined["peers"]))
     missing = _missing([run.record for run in parts])
     narrowed = max((run.narrowed for run in parts), key=lambda each: len(each.by))
-    return dataclasses.replace(parts[0], record=record, facts=facts, stages=_stages(parts), missing=missing, narrowed=narrowed, **joined)
+    # A shard in which a stage had nothing to do does not change the joined verdict.
+    found = grouped((report.stage, report) for run in parts for report in run.stages)
+    return dataclasses.replace(
+        parts[0], record=record, facts=facts, stages=tuple(map(_stage, found.values())), missing=missing, narrowed=narrowed, **joined
+    )
 
 
 def _record(parts: Sequence[TargetRun], known: Sequence[Facts]) -> tuple[RunRecord, tuple[str, ...]]:
@@ -225,12 +230,6 @@ def _shards(numbers: Sequence[str], whole: int) -> str:
     return f"shard{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)} of {whole} {'are' if len(numbers) > 1 else 'is'}"
 
 
-def _stages(parts: Sequence[TargetRun]) -> tuple[StageReport, ...]:
-    """Join the stages by kind. A shard in which a stage had nothing to do does not change the joined verdict."""
-    found = grouped((report.stage, report) for run in parts for report in run.stages)
-    return tuple(map(_stage, found.values()))
-
-
 def _stage(reports: Sequence[StageReport]) -> StageReport:
     gravest = worst([report.verdict for report in reports if report.verdict is not Verdict.NOT_RUN])
     one = next(report for report in reports if report.verdict is gravest)
@@ -260,16 +259,6 @@ def _divided(parts: Sequence[TargetRun]) -> list[str]:
     narrowed = [(run.narrowed, tuple(option for option in run.narrowed.by if option != "--budget")) for run in parts if run.division]
     asked = {dataclasses.replace(each, by=options) for each, options in narrowed}
     return ["the shards were asked for different tests"] if len(asked) > 1 else []
-
-
-def _offsets(parts: Sequence[TargetRun]) -> list[int]:
-    """Return the first device number of each shard: after all devices that earlier shards name."""
-    offsets = [0]
-    for run in parts[:-1]:
-        named = {entry.device for field in dataclasses.fields(run) for entry in _measured(getattr(run, field.name))}
-        named |= {device.index for device in run.facts.devices} if run.facts else set()
-        offsets.append(offsets[-1] + max(named, default=-1) + 1)
-    return offsets
 
 
 def _numbered(run: TargetRun, first: int) -> TargetRun:

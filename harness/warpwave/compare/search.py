@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Union
 
-from warpwave.compare.changed_codegen import Concern, Trend, dead, diff, merge
+from warpwave.compare.changed_codegen import Concern, Trend, diff, merge
 from warpwave.compare.changed_speeds import changed_speeds
-from warpwave.compare.model import FAILING, Change
+from warpwave.compare.model import FAILING, Change, is_dead
 from warpwave.compare.upgrade import plain
 from warpwave.errors import UsageError
 from warpwave.records import CompiledKernel, Stage, TargetRun, Verdict
@@ -130,7 +130,7 @@ def _compiled(rows: Sequence[CompiledKernel]) -> Reply | None:
     """Return why rows without a finding say nothing: there are none, or some have no binary."""
     if not rows:
         return Reply(Answer.SKIPPED, "nothing was compiled that the question is about")
-    lost = [row for row in rows if dead(row)]
+    lost = [row for row in rows if is_dead(row)]
     return Reply(Answer.SKIPPED, f"{lost[0].function} does not compile for {lost[0].hardware}: {lost[0].reason}") if lost else None
 
 

@@ -295,10 +295,10 @@ def noise(name: str, run: TargetRun) -> Union[Noise, None]:
 
     Verdicts compare intervals, so this does too. A noisy point has a wide interval and does not raise the threshold for quiet ones.
     """
-    first = {_key(sample): sample for sample in run.samples}
+    first = {key_of(sample): sample for sample in run.samples}
     beyond, moved = [], []
     for second in run.again:
-        base = first.get(_key(second))
+        base = first.get(key_of(second))
         interval = interval_of(base, second) if base and _sound(base) and _sound(second) else None
         if interval:
             beyond.append((max(interval.low, 1 / interval.high, 1.0) - 1, f"{second.case} {second.provider}"))
@@ -331,7 +331,8 @@ def _sound(sample: Sample) -> bool:
     return sample.verdict is Verdict.PASSED and not sample.weak
 
 
-def _key(sample: Sample) -> tuple[str, str, str, int]:
+def key_of(sample: Sample) -> tuple[str, str, str, int]:
+    """Return by what a point is found in another run, or in another pass."""
     return (sample.kernel, sample.case, sample.provider, sample.device)
 
 

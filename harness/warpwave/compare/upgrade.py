@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
-from warpwave.compare.changed_codegen import Bundle, Concern, Diff, Trend, bundle, check_comparable, dead, diff
+from warpwave.compare.changed_codegen import Bundle, Concern, Diff, Trend, bundle, check_comparable, diff
 from warpwave.compare.changed_codegen import Change as CodeChange
 from warpwave.compare.changed_speeds import SpeedChanges, changed_speeds
 from warpwave.compare.codegen import Room, pair
-from warpwave.compare.model import COMPLETE, Change
+from warpwave.compare.model import COMPLETE, Change, is_dead
 from warpwave.compare.tests import ChangedTests, Fate, changed_tests
 from warpwave.errors import UsageError
 from warpwave.records import CODE, PASSES, CompiledKernel, Scalar, TargetRun, Verdict, grouped
@@ -320,9 +320,9 @@ def used(entries: Sequence[Tuned], rows: Sequence[CompiledKernel]) -> int:
 
 def _why(change: CodeChange) -> str:
     old, new = change.before, change.after
-    if new is None or (old is not None and dead(old)):
+    if new is None or (old is not None and is_dead(old)):
         return ""
-    if dead(new):
+    if is_dead(new):
         return f"it no longer compiles: {new.reason}"
     if new.is_discarded and not (old and old.is_discarded):
         return f"an autotuner would discard it now: {new.reason}"

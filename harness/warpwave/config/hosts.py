@@ -98,7 +98,7 @@ _CARDS = re.compile(r"[\w,-]{1,200}", re.ASCII)
 Gpu = Annotated[
     str,
     BeforeValidator(lambda value: str(value) if type(value) is int else value),
-    _text("an index of a card, or several: 0,1", re.compile(r"[\w,-]{1,200}", re.ASCII).fullmatch),
+    _text("an index of a card, or several: 0,1", _CARDS.fullmatch),
 ]
 Cards = Annotated[int, _whole(0, 64)]
 Shards = Annotated[int, _whole(1, 64)]

@@ -223,12 +223,12 @@ def _section(path: Path) -> dict[str, Any] | None:
 
 def _words(value: Any) -> list[str]:
     """Return a list as it is, and a text as the words that pytest reads in it."""
-    if isinstance(value, list):
-        return [str(word) for word in value]
+    if not isinstance(value, str):
+        return list(map(str, _list(value)))
     try:
-        return shlex.split(value) if isinstance(value, str) else []
+        return shlex.split(value)
     except ValueError:  # an open quote, which pytest reports
-        return value.split() if isinstance(value, str) else []
+        return value.split()
 
 
 # Which variables a file of a package may set: `docker/variables.yml` lists them. The file may be a stranger's; `--env` is the user's own.

@@ -172,19 +172,15 @@ def _cache(machine: Machine) -> Finding:
     """Check Triton's cache: Triton compiles launchers into it and loads them, which fails on a file system mounted noexec."""
     home = machine.variables.get("HOME", "/root")
     folder = Path(machine.variables.get("TRITON_CACHE_DIR") or f"{home}/.triton")
-    mount, options = _mount_of(folder, machine)
-    if mount is None:
-        return Finding("triton cache", SKIP, f"{folder}: its file system is not known")
-    evidence = f"{folder} is on {mount}, " + ("which is mounted noexec" if "noexec" in options else "which allows execution")
-    return found("triton cache", "noexec" not in options, evidence, "export TRITON_CACHE_DIR as a folder that allows execution.")
-
-
-def _mount_of(folder: Path, machine: Machine) -> tuple[str | None, list[str]]:
     mounts = [line.split(" ") for line in (machine.read("/proc/mounts") or "").splitlines()]
     above = {str(path) for path in (folder, *folder.parents)}
     holding = [mount for mount in mounts if len(mount) > 3 and mount[1] in above]
     best = max(holding, key=lambda mount: len(mount[1]), default=None)
-    return (best[1], best[3].split(",")) if best else (None, [])
+    if best is None:
+        return Finding("triton cache", SKIP, f"{folder}: its file system is not known")
+    allowed = "noexec" not in best[3].split(",")
+    evidence = f"{folder} is on {best[1]}, " + ("which allows execution" if allowed else "which is mounted noexec")
+    return found("triton cache", allowed, evidence, "export TRITON_CACHE_DIR as a folder that allows execution.")
 
 
 def _shared_memory(machine: Machine) -> Finding:
@@ -259,15 +255,11 @@ def _access(target: Target, machine: Machine) -> Finding:
     if missing := [pattern for pattern in target.devices.nodes if not machine.paths(pattern)]:
         return Finding(target.name, FAIL, f"no device node {', '.join(missing)}, though the driver is loaded", target.probe.fix)
     closed = [machine.name(node) for node in nodes if not machine.may_use(node)]
-    driver = _driver(target, machine)
-    evidence = f"no access to {', '.join(closed)}" if closed else f"{len(nodes)} device nodes, all accessible" if nodes else ""
-    return found(target.name, not closed, "; ".join(filter(None, (driver, evidence))), target.probe.fix)
-
-
-def _driver(target: Target, machine: Machine) -> str:
     files = machine.paths(target.probe.driver_file) if target.probe.driver_file else []
     version = _clip((machine.read(files[0]) or "").splitlines()[:1]) if files else ""
-    return f"driver loaded: {machine.name(files[0])}" + (f" says {version}" if version else "") if files else ""
+    driver = f"driver loaded: {machine.name(files[0])}" + (f" says {version}" if version else "") if files else ""
+    evidence = f"no access to {', '.join(closed)}" if closed else f"{len(nodes)} device nodes, all accessible" if nodes else ""
+    return found(target.name, not closed, "; ".join(filter(None, (driver, evidence))), target.probe.fix)
 
 
 def _first_answer(name: str, alternatives: Sequence[Check], machine: Machine, info: Info) -> Finding:

@@ -17,7 +17,7 @@ from warpwave.config.hosts import Host
 from warpwave.config.targets import Target
 from warpwave.doctor.checks import Engine, examine_engine, examine_python, examine_vendor, python_question
 from warpwave.doctor.machine import FAIL, PASS, Finding, Machine, found
-from warpwave.engines.choose import load_engine
+from warpwave.engines.choose import close, load_engine
 from warpwave.engines.protocol import Answer
 from warpwave.errors import InfrastructureError, WarpwaveError
 from warpwave.records.registry import DEFAULT, ENGINES
@@ -103,8 +103,7 @@ def _ask_engine(host: Host) -> tuple[list[Finding], Mapping[str, Any] | None]:
     except InfrastructureError as error:
         return [Finding("engine", FAIL, error.happened, error.remedy)], None
     finally:
-        if hasattr(engine, "close"):
-            engine.close()
+        close(engine)
 
 
 def _runtime(host: Host, answer: Answer) -> Finding:

@@ -82,7 +82,7 @@ def unpack(pieces: Iterable[bytes], raw: Path, cap: Cap, where: str) -> None:
             raise InfrastructureError(
                 f"The results from {where} cannot be used: {printable(str(error))[:200].rstrip('.')}.",
                 "They are not what a run writes: the kernels wrote something else, or that machine is not yours.",
-                "Raise --results-limit or --results-files if the run needs it; otherwise look at that machine.",
+                "Raise results_gib or results_files of `limits` in a targets file if the run needs it; otherwise look at that machine.",
             ) from None
         _move(place, raw)
     finally:

@@ -187,6 +187,8 @@ def _record(point: Measured, target: TargetSummary) -> dict[str, Any]:
     row, cell = point.row, point.cell
     params = {visible(name): visible(str(value)) for name, value in itertools.islice(row.params.items(), _MOST)}
     figures = {"low": point.low, "high": point.high, "median_ms": cell.median_ms, "ceiling_share": cell.share}
+    facts = target.facts
+    found = {"torch": facts.torch, "triton": facts.triton} if facts else {}
     return {
         "benchmark": {
             "name": "warpwave",
@@ -207,7 +209,7 @@ def _record(point: Measured, target: TargetSummary) -> dict[str, Any]:
             "extra_info": {name: repr(value) for name, value in figures.items() if value is not None},
         },
         "runners": [_runner(cell.device, target)],
-        "dependencies": _dependencies(target),
+        "dependencies": {name: {"version": visible(version), "extra_info": {}} for name, version in found.items()},
     }
 
 
@@ -221,12 +223,6 @@ def _runner(index: int, target: TargetSummary) -> dict[str, Any]:
         "avail_gpu_mem_in_gb": device.memory_bytes >> 30 if device else 0,
         "extra_info": {"architecture": visible(device.architecture if device else "")},
     }
-
-
-def _dependencies(target: TargetSummary) -> dict[str, Any]:
-    facts = target.facts
-    found = {"torch": facts.torch, "triton": facts.triton} if facts else {}
-    return {name: {"version": visible(version), "extra_info": {}} for name, version in found.items()}
 
 
 # Comparison → speedscope (speedscope.app): a profile a kernel, whose weights are the instructions of each line.
@@ -252,7 +248,6 @@ def render_speedscope(comparison: Comparison) -> str:
 
 
 FORMATS: dict[str, Callable[[Comparison], str]] = {
-    # github-action-benchmark, tools customBiggerIsBetter and customSmallerIsBetter: a tool takes one direction per file.
     # github-action-benchmark has a tool for each direction: customBiggerIsBetter and customSmallerIsBetter.
     "benchmark-action": lambda comparison: _render(comparison, smaller=False),
     "benchmark-action-times": lambda comparison: _render(comparison, smaller=True),

@@ -60,17 +60,13 @@ def number(value: float | None) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 
-def with_share(value: float | None, share: float | None) -> str:
-    """`4321 95%`: a value and its share of the ceiling, if it has one."""
-    return number(value) if share is None else f"{number(value)} {share:.0%}"
-
-
 def marked(cell: Cell, *, untested: bool = False) -> str:
-    """Return a table cell: the number with share and marks, or the verdict if there is none. `untested`: nothing was verified."""
+    """`4321 95%?`: a number with its share of the ceiling and marks, or the verdict without one. `untested`: nothing was verified."""
     if cell.value is None:
         return cell.verdict.value
+    share = "" if cell.share is None else f" {cell.share:.0%}"
     marks = (SUSPECT_MARK if cell.suspect else "") + ("" if cell.verified or untested else UNVERIFIED_MARK)
-    return with_share(cell.value, cell.share) + marks
+    return number(cell.value) + share + marks
 
 
 def trend(since: Since) -> str:

@@ -669,43 +669,11 @@ def test_help_shows_what_most_people_type_and_help_all_every_option():
     assert "Limits:" in texts["--help-all"]
 
 
-# What was an option once, and where it is now.
+# What the package's file and the user's targets file have in place of options.
 
 
 def parsed(kernels, *words):
     return parse_options(parse_run(["cpu", "--kernels", str(kernels), *words]).params)
-
-
-@pytest.mark.parametrize(
-    "command", [["run", "cpu"], ["upgrade", "--from", "3.8.0", "--to", "3.9.0"], ["bisect", "cpu", "--over", "triton"]]
-)
-@pytest.mark.parametrize(
-    ("words", "place"),
-    [
-        (["--gpus", "0,1"], "--gpu 0,1"),
-        (["--compiled-hash=0"], "--compiled RUN@SHA256"),
-        (["--install-no-deps"], "--install=alone"),
-        (["--commit", "abc"], "WARPWAVE_COMMIT"),
-        (["--launches=test"], "[tool.warpwave]"),
-        (["--autotune", "all"], "[tool.warpwave]"),
-        (["--wheelhouse", "w"], "build: {wheelhouse: FOLDER} in a targets file"),
-        (["--ca-bundle", "c"], "build: {ca_bundle: FILE} in a targets file"),
-        (["--pip-config", "p"], "build: {pip_config: FILE} in a targets file"),
-        (["--build-network", "host"], "build: {network: MODE} in a targets file"),
-        (["--build-arg", "K=V"], "build: {args: {NAME: VALUE}} in a targets file"),
-        (["--gpu-wait", "9"], "limits: {gpu_wait_s: SECONDS} in a targets file"),
-        (["--results-limit", "9"], "limits: {results_gib: GIB} in a targets file"),
-        (["--results-files", "9"], "limits: {results_files: NUMBER} in a targets file"),
-        (["--no-torch-compile-ahead"], "torch_compile_ahead: true}} in a targets file"),
-    ],
-)
-def test_an_option_that_has_moved_names_its_new_place(capsys, command, words, place):
-    assert _run_cli([*command, *words]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == f"error: {words[0].partition('=')[0]} is not an option any more."
-    assert place in lines[2]
-    assert _run_cli([*command, *words, "--json"]) == 2
-    assert place in json.loads(capsys.readouterr().out)["error"]["hint"]
 
 
 def test_a_file_of_tests_is_named_behind_the_target(capsys, tmp_path):

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from synthetic import CEILING, GPU_B, case, compiled, emulated, facts, no_gpu, pair, record, run, sample, two_targets
 
-from warpwave.compare import compare, exit_code
+from warpwave.compare import compare
 from warpwave.compare.answer import headline
 from warpwave.compare.model import CardUse, DeviceSummary, KernelTests, Parity, TargetSummary
 from warpwave.compare.verdict import devices, disagreements, outcome, sentence, summarise
@@ -113,7 +113,7 @@ def test_what_was_deselected_and_what_is_doubted_is_shown():
 
     assert "2 tests deselected, by an option of the run or by the package" in render_markdown(comparison)
     assert "2 tests, by an option of the run or by the package" in render_html(comparison)
-    assert exit_code(compare([run("alpha", stages=doubted)])) is ExitCode.INCOMPLETE
+    assert compare([run("alpha", stages=doubted)]).exit_code == ExitCode.INCOMPLETE
 
 
 FAILED_CASE = case(verdict=Verdict.FAILED)
@@ -168,7 +168,7 @@ def test_exit_codes(name):
     """Each kind of failure has its own exit code, and the gravest wins."""
     runs, expected, code = EXITS[name]
 
-    assert exit_code(compare(runs, expected)) is code
+    assert compare(runs, expected).exit_code == code
 
 
 def test_results_of_a_stale_folder_are_not_shown():

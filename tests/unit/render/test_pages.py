@@ -25,7 +25,7 @@ from warpwave import report
 from warpwave.compare import compare
 from warpwave.compare.model import Comparison, KnownFailures, KnownUse, Standing
 from warpwave.errors import InvalidInputError
-from warpwave.records import DeviceFacts, NotRun, Verdict
+from warpwave.records import Attempt, DeviceFacts, NotRun, Verdict
 from warpwave.render.commands import next_commands
 from warpwave.render.exports import FORMATS
 from warpwave.render.files import COLUMNS, json_pieces, render_csv
@@ -80,6 +80,14 @@ def test_the_table_comes_first_then_failures_and_gaps_and_the_rest_is_folded():
     titles = re.findall("^(?:#### |<details><summary>)(.*?)(?:</summary>)?$", text, re.MULTILINE)
     assert len(titles) == len(set(titles)), "what is open is not folded as well"
     assert {"Targets", "Every case, GB/s", "Every test"} <= set(titles)
+
+
+def test_what_belongs_to_a_target_is_listed_below_it():
+    """Its attempts are bullets of its own bullet, without blanks in their code."""
+    attempts = (Attempt("2026-01-02T03:04:05+00:00", 1.0, Verdict.CRASHED, "the card is gone"),)
+    text = render_markdown(compare([run(record=record(attempts=attempts))]))
+
+    assert "\n  - `attempt 1: crashed: the card is gone`\n" in text
 
 
 def test_what_did_not_pass_everywhere_is_grouped_by_its_reason():

@@ -134,7 +134,7 @@ def _curves(sweep: Sweep, sizes: tuple[float, ...]) -> Drawing:
         placed = [(x(size), point) for size, point in zip(sizes, entry.points, strict=True)]
         marks = [_area(run, y) for run in _runs(placed, banded=True)]
         inner = "".join(tag("path", d=path, _class=f"band {style}") for path in marks)
-        lines = [_line(run, y) for run in _runs(placed)]
+        lines = ["M" + "L".join(f"{_short(at)} {_short(_clipped(y, point.value))}" for at, point in run) for run in _runs(placed)]
         inner += tag("path", d="".join(lines), _class=f"line {style}")
         few = len(placed) <= _MANY
         inner += _dots([(at, _clipped(y, point.value), point) for at, point in placed if point and (few or point.state)], entry, 2.6)
@@ -225,10 +225,6 @@ def _runs(placed: Iterable[tuple[float, CurvePoint | None]], banded: bool = Fals
         elif found[-1]:
             found.append([])
     return [run for run in found if run]
-
-
-def _line(run: list[tuple[float, CurvePoint]], y: Scale) -> str:
-    return "M" + "L".join(f"{_short(at)} {_short(_clipped(y, point.value))}" for at, point in run)
 
 
 def _area(run: list[tuple[float, CurvePoint]], y: Scale) -> str:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, causes, distance
 from warpwave.compare.codegen import by_generation
-from warpwave.compare.model import FAILING, CodegenCell, Comparison, Speed
+from warpwave.compare.model import FAILING, CodegenCell, Comparison, Speed, is_dead
 from warpwave.compare.speeds import is_bandwidth
 from warpwave.records import HARMLESS, HOST_CODE, CaseResult, CompiledKernel, NotRun, Verdict, grouped, plural
 from warpwave.records.selection import is_load
@@ -34,8 +34,6 @@ from warpwave.safe_text import visible
 _SHOWN = 5  # gaps that are open
 _MOST_ROWS = 200  # of the grid
 _KINDS = 2  # of tests that did not run, by name in a cell
-
-Gap = dict[str, Any]
 
 
 def grid(comparison: Comparison, idents: Mapping[str, str]) -> dict[str, Any]:
@@ -211,7 +209,7 @@ def _figures(rows: Iterable[CompiledKernel]) -> dict[str, Any] | None:
     memory = f"{number(shared / 1024)} KiB" if shared >= 1024 else f"{shared} B"
     return {
         "n": len(rows),
-        "failed": sum(row.verdict in FAILING and not row.only_gates for row in rows),
+        "failed": sum(map(is_dead, rows)),
         "gated": sum(row.only_gates for row in rows),
         "registers": str(max(registers)) if registers else "",
         "spills": max(row.spills or 0 for row in rows),
@@ -432,8 +430,7 @@ def _tests_data(comparison: Comparison) -> dict[str, Any]:
     rows: list[list[Any]] = []
     for row in comparison.tests[: most_tests(comparison)]:
         found = {cell.target: _state(cell.result) for cell in row.cells}
-        again = f" ({row.occurrence})" if row.occurrence > 1 else ""
-        rows.append([visible(row.id) + again, *(found.get(target, -1) for target in targets)])
+        rows.append([visible(row.name), *(found.get(target, -1) for target in targets)])
     return {"targets": list(map(visible, targets)), "states": states, "rows": rows}
 
 

@@ -171,16 +171,7 @@ def pack(value: Mapping[str, Any]) -> Data:
 _HEADING = 200  # characters of a sentence that is the heading as a whole
 
 
-@dataclass(frozen=True)
-class Part:
-    """A section; `ident` is its anchor."""
-
-    ident: str
-    section: Section
-
-
 def render_sections(sentence: str, sections: Sequence[Section], *, exit_code: int, kind: str, source: str) -> str:
     """Return one HTML document. `kind` is shown beside the product name; `source` says where a reader finds everything."""
-    parts = [Part(f"s{position}", section) for position, section in enumerate(sections)]
     whole = "" if len(sentence) <= _HEADING else None
-    return draw("sections.html.jinja", sentence=sentence, rest=whole, exit_code=exit_code, kind=kind, source=source, parts=parts)
+    return draw("sections.html.jinja", sentence=sentence, rest=whole, exit_code=exit_code, kind=kind, source=source, sections=sections)

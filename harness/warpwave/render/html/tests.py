@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpwave.compare.model import FAILING, Comparison, ParityRow
-from warpwave.records import CaseResult, Verdict
+from warpwave.records import Verdict
 from warpwave.render.commands import repro
 from warpwave.render.sections.testing import suspicion
 from warpwave.render.text import first_line
@@ -49,14 +49,14 @@ def failures(comparison: Comparison) -> dict[str, Any]:
                     {
                         "target": cell.target,
                         "verdict": result.verdict,
-                        "message": _message(result),
+                        "message": first_line(result.message or result.detail, 400),
                         "detail": detail.splitlines(),
                         "again": repro(targets[cell.target], result),
                         "doubt": suspicion(row, cell.target, comparison.targets),
                     }
                 )
         elsewhere = [cell.target for cell in row.cells if cell.result.verdict is Verdict.PASSED]
-        shown.append({"id": _name(row), "stories": stories, "elsewhere": elsewhere})
+        shown.append({"id": row.name, "stories": stories, "elsewhere": elsewhere})
     return {"shown": shown, "more": len(rows) - len(shown)}
 
 
@@ -84,7 +84,7 @@ def numerics(comparison: Comparison) -> list[Numeric]:
 
 def _short_name(row: ParityRow) -> str:
     """Return the test's own name, without the file: the kernel is shown already."""
-    test = _name(row)
+    test = row.name
     return test[: test.find("[")].rpartition("::")[2] + test[test.find("[") :] if "[" in test else test.rpartition("::")[2]
 
 
@@ -96,11 +96,3 @@ def _numbers(properties: Iterable[tuple[str, str]]) -> Iterable[tuple[str, float
             continue
         if math.isfinite(value):
             yield name, value
-
-
-def _name(row: ParityRow) -> str:
-    return row.id if row.occurrence == 1 else f"{row.id} ({row.occurrence})"
-
-
-def _message(result: CaseResult) -> str:
-    return first_line(result.message or result.detail, 400)

@@ -11,6 +11,7 @@ from warpwave.compare.changed_speeds import GroupChange, PointChange, SpeedChang
 from warpwave.compare.history import Line as HistoryLine
 from warpwave.compare.history import Step
 from warpwave.compare.model import Change as SpeedChange
+from warpwave.compare.model import full_name
 from warpwave.compare.speeds import explain, first_names
 from warpwave.compare.tests import ChangedTest, ChangedTests, Fate
 from warpwave.records import Verdict, grouped, plural
@@ -65,10 +66,6 @@ def diff_sections(base: Bundle, head: Bundle, diff: Diff, failing: Sequence[Conc
     sections += _changed("Better", others[Kind.BETTER], failing, few, folded=True)
     if diff.changes:
         sections[0] = dataclasses.replace(sections[0], legend=_LEGEND)
-    return [_sides(base, head), *sections]
-
-
-def _sides(base: Bundle, head: Bundle) -> Section:
     facts: dict[str, Callable[[Bundle], str]] = {
         "folder": lambda side: side.folder,
         "commit": lambda side: ", ".join(commit[:12] for commit in side.commits),
@@ -79,7 +76,7 @@ def _sides(base: Bundle, head: Bundle) -> Section:
     }
     rows = tuple((say(fact), *names((tell(base), tell(head)))) for fact, tell in facts.items())
     lines = shorten((say(Bit("! ", Verdict.ABSENT), name(note)) for note in notes(base, head)), None)
-    return Section("What was compared", (say("fact"), say("BASE"), say("HEAD")), rows, lines)
+    return [Section("What was compared", (say("fact"), say("BASE"), say("HEAD")), rows, lines), *sections]
 
 
 def _changed(title: str, changes: Sequence[Change], failing: Collection[Concern], few: int | None, folded: bool) -> list[Section]:
@@ -93,7 +90,7 @@ def _changed(title: str, changes: Sequence[Change], failing: Collection[Concern]
 
 
 def _head(kernel: str, function: str, origin: str) -> Line:
-    title = function if function.lstrip("_").startswith(kernel) or origin.startswith(f"{kernel}/") else f"{kernel} {function}"
+    title = function if origin.startswith(f"{kernel}/") else full_name(kernel, function)
     return say(name(title), *(() if not origin else (" in ", name(origin))))
 
 
@@ -187,19 +184,19 @@ def changed_speed_sections(found: SpeedChanges, full: bool) -> list[Section]:
         sections.append(_failing("Fail in both runs, or as known", found.failing, few, folded=True))
     unverified = [point for point in found.points if point.speedup is not None and point.reason]
     if marked := [point for point in unverified if "unverified in both" in point.reason]:
-        sections.append(Section("Compared, though a test fails in both", lines=_shorten_lines(_left_out(marked), _FEW_REASONS)))
+        sections.append(Section("Compared, though a test fails in both", lines=shorten_lines(_left_out(marked), _FEW_REASONS)))
     left = [*found.of(SpeedChange.REFUSED), *found.of(SpeedChange.ONE_SIDED), *found.skipped]
     if full:
         sections.append(_points("Ambiguous", found.of(SpeedChange.AMBIGUOUS), None, folded=True))
         sections.append(_points("Same", found.of(SpeedChange.SAME), None, folded=True))
     if full or left:
-        lines = _shorten_lines(_left_out(left), None if full else _FEW_REASONS)
+        lines = shorten_lines(_left_out(left), None if full else _FEW_REASONS)
         sections.append(Section("Not compared", lines=lines, folded=True))
     return [section for section in sections if section.heads or section.lines]
 
 
 def _failing(title: str, points: Sequence[PointChange], few: int | None, folded: bool = False) -> Section:
-    return Section(title, lines=_shorten_lines([_named(point) + _because(point.reason) for point in points], few), folded=folded)
+    return Section(title, lines=shorten_lines([_named(point) + _because(point.reason) for point in points], few), folded=folded)
 
 
 def _speed_sides(found: SpeedChanges) -> Section:
@@ -260,7 +257,8 @@ def _points(title: str, points: Sequence[PointChange], few: int | None, folded: 
     return Section(title, heads, tuple(rows), lines, right=(3, 4, 5), folded=folded)
 
 
-def _shorten_lines(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
+def shorten_lines(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
+    """Return the first `few` lines, 2,000 if it is None, and a line on how many more there are and what shows them."""
     return _shorten([[line] for line in lines], few)
 
 
@@ -301,11 +299,11 @@ def history_sections(found: Sequence[HistoryLine], left_out: Sequence[str], with
     steps = [(line, step) for line in found for step in line.steps]
     steps.sort(key=lambda pair: (pair[1].speedup >= 1, min(pair[1].speedup, 1 / pair[1].speedup)))
     stayed = ("A step is a change of more than 3% that stayed, against the three runs before it. Slower ones come first.",)
-    lines = (*more, *_shorten_lines([say("latest: ", name(text)) for text in newest], _FEW))
+    lines = (*more, *shorten_lines([say("latest: ", name(text)) for text in newest], _FEW))
     sections = [
         Section("Speeds", heads, tuple(rows), lines, legend, right=(5, 6, 7, 8)),
-        Section("Steps", lines=_shorten_lines([_step(line, step) for line, step in steps], None), legend=stayed),
-        Section("Left out", lines=_shorten_lines([say(name(text)) for text in left_out], None)),
+        Section("Steps", lines=shorten_lines([_step(line, step) for line, step in steps], None), legend=stayed),
+        Section("Left out", lines=shorten_lines([say(name(text)) for text in left_out], None)),
     ]
     return [section for section in sections if section.rows or section.lines]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from warpwave.compare.codegen import by_generation, configuration
-from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Fidelity, WaiverUse
+from warpwave.compare.model import FAILING, CodegenCell, Comparison, Fidelity, WaiverUse, full_name, is_dead
 from warpwave.records import HOST_CODE, CompiledKernel, Gates, NotRun, Verdict, Which, grouped, plural
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, stacked
@@ -93,7 +93,7 @@ def _function(made: CompiledKernel) -> str:
 
 
 def _on(function: str, target: str, rows: Iterable[CompiledKernel]) -> Line:
-    return say(name(function), " on ", name(target), " for ", name(", ".join(_hardware(rows))))
+    return say(name(function), " on ", name(target), " for ", name(", ".join(sorted({row.hardware for row in rows}, key=by_generation))))
 
 
 def _broken(findings: _Findings, few: int | None) -> Section:
@@ -138,10 +138,6 @@ def _advice(cells: Iterable[CodegenCell]) -> list[Line]:
 def _place(row: CompiledKernel) -> str:
     """`softmax.py:41, *bf16 i32, BLOCK=8192, 4 warps, 3 stages`."""
     return ", ".join(filter(None, (row.source, configuration(row))))
-
-
-def _hardware(rows: Iterable[CompiledKernel]) -> list[str]:
-    return sorted({row.hardware for row in rows}, key=by_generation)
 
 
 def _waive(gate: str, rows: Sequence[CompiledKernel]) -> str:
@@ -261,21 +257,17 @@ def uncompiled(comparison: Comparison) -> list[Section]:
     cells = list(comparison.compiled_cells)
     skipped = [cell for cell in cells if not cell.compiled.was_compiled]
     raised = [cell for cell in skipped if cell.compiled.not_run is NotRun.RAISED]
-    failing = [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates]
+    failing = [cell for cell in cells if is_dead(cell.compiled)]
     others = [cell for cell in skipped if cell.compiled.not_run is not NotRun.RAISED]
-    words = _failed(comparison)
-    sections = [*_not_compiled(UNCOMPILED, failing, words), *_not_compiled(RAISED, raised, words)]
-    return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", others)]
-
-
-def _failed(comparison: Comparison) -> dict[tuple[str, str], str]:
-    """Return what each failed test says, by target and test, without the exception's name."""
-    return {
+    # What each failed test says, without the exception's name.
+    words = {
         (cell.target, row.id): first_line(cell.result.message).rpartition("Error: ")[2]
         for row in comparison.tests
         for cell in row.cells
         if cell.result.verdict in FAILING
     }
+    sections = [*_not_compiled(UNCOMPILED, failing, words), *_not_compiled(RAISED, raised, words)]
+    return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", others)]
 
 
 def _not_compiled(title: str, cells: list[CodegenCell], failed: Mapping[tuple[str, str], str] = MappingProxyType({})) -> list[Section]:
@@ -311,16 +303,11 @@ def _pages(columns: list[tuple[str, str]], twice: set[str]) -> list[list[tuple[s
 
 def _codegen(comparison: Comparison, columns: list[tuple[str, str]], heads: dict[tuple[str, str], Line]) -> Section:
     rows = []
-    for label, entries in grouped((_label(row), row) for row in comparison.codegen).items():
+    for label, entries in grouped((f"{full_name(row.kernel, row.function)}, {row.config}", row) for row in comparison.codegen).items():
         group = grouped(((cell.compiled.hardware, cell.target), cell.compiled) for row in entries for cell in row.cells)
         rows.append((say(name(label)), *(_generated(group.get(column, [])) for column in columns)))
     heading = (say("function"), *(heads[column] for column in columns))
     return Section("Generated code, every configuration", heading, tuple(rows), narrow=1, folded=True)
-
-
-def _label(row: CodegenRow) -> str:
-    title = row.function if row.function.lstrip("_").startswith(row.kernel) else f"{row.kernel} {row.function}"
-    return f"{title}, {row.config}"
 
 
 def _generated(kernels: list[CompiledKernel]) -> Line:
@@ -329,7 +316,7 @@ def _generated(kernels: list[CompiledKernel]) -> Line:
     kernels = [kernel for kernel in kernels if not kernel.is_discarded]
     if all(kernel.verdict is Verdict.NOT_RUN for kernel in kernels):
         return say(NOTHING)
-    failed = sum(kernel.verdict in FAILING and not kernel.only_gates for kernel in kernels)
+    failed = sum(map(is_dead, kernels))
     if failed:
         return say(Bit("failed" if failed == len(kernels) else f"{failed}/{len(kernels)} failed", Verdict.FAILED))
     registers = max((kernel.registers for kernel in kernels if kernel.registers is not None), default=None)

@@ -93,13 +93,13 @@ def _each_target(comparison: Comparison, *, full: bool, counted: bool = False) -
         where = [] if target.devices else sorted(compiled.get(target.target, ()), key=by_generation)
         lines += [say("  compiled for ", name(", ".join(where)))] if 0 < len(where) <= _ARCHITECTURES else []
         lines += [say(f"  {use}") for use in (testing.use_of_cards(target), testing.use_of_time(target)) if use]
-        lines += [say(name(f"  {remark}")) for remark in testing.remarks(target)[:few]]
+        lines += [say("  ", name(remark)) for remark in testing.remarks(target)[:few]]
         lines += [
-            say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}".rstrip(": ")))
+            say("  ", name(f"attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}".rstrip(": ")))
             for position, attempt in enumerate(target.attempts[: _MOST_ATTEMPTS if full else few], start=1)
         ]
         notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
-        lines += [say(name(f"  {first_line(note, 400)}")) for note in notes[:_MOST_NOTES] if full or note.startswith(_SHOWN)]
+        lines += [say("  ", name(first_line(note, 400))) for note in notes[:_MOST_NOTES] if full or note.startswith(_SHOWN)]
         hint = target.hint
         for cause in target.unchecked:  # each has its own below
             hint = hint.replace(cause.hint, "").strip()
@@ -108,7 +108,7 @@ def _each_target(comparison: Comparison, *, full: bool, counted: bool = False) -
         by = tuple(option for option in target.narrowed if option not in FOR_TIME)
         if by:
             lines.append(say("  ", name(asked_for(target.deselected, sum(target.tests.values()) + target.left_out, by))))
-            lines += [say(name(f"  {first_line(line, 300)}")) for line in target.chosen if full]
+            lines += [say("  ", name(first_line(line, 300))) for line in target.chosen if full]
         elif target.deselected and full:
             lines.append(say(f"  {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"))
         lines += [say("  ", left_out_of(target))] if target.left_out and not counted else []
@@ -171,7 +171,7 @@ def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
     """
     failed = [row for row in comparison.tests if _failed(row)]
     look = (line for row in failed for line in _story(row, comparison.targets))
-    stories = sum(1 + _behind(row) + len(row.suspected) for row in failed)
+    stories = sum(1 + sum(cell.result.verdict is not Verdict.PASSED for cell in row.cells) + len(row.suspected) for row in failed)
     sections = _listing("Tests that did not pass", look, few, stories)
     targets = {target.target: target for target in comparison.targets}
     real = [row for row in failed if not any(is_mistyped(cell.result) for cell in row.cells)]
@@ -205,17 +205,12 @@ def parity(comparison: Comparison, few: int | None) -> list[Section]:
     return [Section("Tests that did not pass everywhere", lines=shorten(lines, few))]
 
 
-def _behind(row: ParityRow) -> int:
-    return sum(cell.result.verdict is not Verdict.PASSED for cell in row.cells)
-
-
 def _failed(row: ParityRow) -> bool:
     return any(cell.result.verdict not in HARMLESS for cell in row.cells)
 
 
 def _id(row: ParityRow) -> str:
-    what = " (the file loads)" if is_load(row.id) else ""
-    return f"{row.id}{what}" if row.occurrence == 1 else f"{row.id}{what} ({row.occurrence})"
+    return f"{row.name} (the file loads)" if is_load(row.id) else row.name
 
 
 def _story(row: ParityRow, targets: Sequence[TargetSummary]) -> list[Line]:

@@ -166,11 +166,6 @@ def _ratio(line: KernelLine, pairs: Sequence[tuple[str, str]]) -> Line:
     return say(" ".join(", ".join(dict.fromkeys(f"{ratio:.2f}" for ratio in ratios)) or NOTHING for ratios in found))
 
 
-def launch_bound_words(count: int) -> str:
-    """Say what launch-bound cases are, and that they do not count."""
-    return f"{plural(count, 'launch-bound case')} not counted: too small to come near the ceiling, whatever the kernel does."
-
-
 def _kernel_legend(
     comparison: Comparison, lines: Sequence[KernelLine], pairs: Sequence[tuple[str, str]], *, ported: bool
 ) -> tuple[str, ...]:
@@ -183,7 +178,8 @@ def _kernel_legend(
     if any(one.ground == "product" for one in reached):
         words.append(f"{_PRODUCT}: of a matrix product of its dtype by the card's library, in the same run.")
     if small := sum(one.launch_bound for one in reached):
-        words.append(launch_bound_words(small))
+        case = plural(small, "launch-bound case")
+        words.append(f"{case} not counted: too small to come near the ceiling, whatever the kernel does.")
     if pairs:
         words.append(f"Ratio: {', '.join(f'{target}/{baseline}' for target, baseline in pairs[:_MOST_WIDE])}.")
     if comparison.since:

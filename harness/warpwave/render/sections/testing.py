@@ -111,11 +111,6 @@ def remarks(target: TargetSummary) -> tuple[str, ...]:
     return (*lost, *(f"the cards differ in {text}" for text in target.disagreements))
 
 
-def identity(device: DeviceSummary) -> str:
-    """Return the beginning of a GPU's id."""
-    return (device.uuid or "")[:_ID]
-
-
 def card_sections(comparison: Comparison) -> list[Section]:
     """Return one table of all targets whose work was shared; empty if there are none."""
     shared = [target for target in comparison.targets if several(target)]
@@ -126,7 +121,7 @@ def card_sections(comparison: Comparison) -> list[Section]:
 
 
 def _row(target: TargetSummary, device: DeviceSummary) -> tuple[Line, ...]:
-    card = name(identity(device)) if device.uuid else NOTHING
+    card = name(device.uuid[:_ID]) if device.uuid else NOTHING
     names = (say(name(target.target)), say(str(device.index)), say(name(device.name)), say(card))
     copied = number(device.ceiling_gbps) if device.ceiling_gbps else NOTHING
     return (*names, say(str(device.tests)), say(str(device.points)), say(copied))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from warpwave.compare.changed_codegen import Change, Concern, Trend, dead
+from warpwave.compare.changed_codegen import Change, Concern, Trend
 from warpwave.compare.model import Change as SpeedChange
+from warpwave.compare.model import is_dead
 from warpwave.compare.search import Answer, Bisection
 from warpwave.compare.tests import Fate
-from warpwave.compare.upgrade import ChangedError, ChangedWaits, FirstPass, Stale, Upgrade
+from warpwave.compare.upgrade import ChangedWaits, FirstPass, Stale, Upgrade
 from warpwave.records import Verdict, grouped, plural
-from warpwave.render.sections.changes import changed_speed_sections, changed_test_sections, diff_sections
+from warpwave.render.sections.changes import changed_speed_sections, changed_test_sections, diff_sections, shorten_lines
 from warpwave.render.sections.model import Bit, Line, Section, name, say
 from warpwave.render.text import first_line
 from warpwave.stats import geometric_mean
@@ -43,7 +44,11 @@ def sentence(found: Upgrade, stale: Sequence[Stale] = ()) -> str:
     elif not parts:
         minor = [_WORDS[concern] for concern in _MINOR if found.code and any(one.worse_in([concern]) for one in found.code.diff.changes)]
         parts = [f"nothing got worse{f' but {_and(minor)}' if minor else ''}"]
-    parts += _speeds(found)
+    # Peers count only if there are no others.
+    points = [point for point in found.speeds.points if point.speedup is not None] if found.speeds else []
+    own = [point for point in points if point.provider not in found.peers] or points
+    means = grouped((point.target, point.speedup) for point in own if point.speedup is not None)
+    parts += [f"geomean {geometric_mean(values):.2f} on {target}" for target, values in means.items()]
     parts += [f"incomplete: {found.faults[0]}"] if found.faults else []
     return f"{_title(found)}: {', '.join(parts)}."
 
@@ -101,20 +106,12 @@ def _slower(found: Upgrade) -> list[str]:
     return [f"{lead} ({_where(one.target for one in slower)})"] if slower else []
 
 
-def _speeds(found: Upgrade) -> list[str]:
-    """Return the geometric mean of the speedups on each target: BASE's time over HEAD's. Peers count only if there are no others."""
-    points = [point for point in found.speeds.points if point.speedup is not None] if found.speeds else []
-    own = [point for point in points if point.provider not in found.peers] or points
-    means = grouped((point.target, point.speedup) for point in own if point.speedup is not None)
-    return [f"geomean {geometric_mean(values):.2f} on {target}" for target, values in means.items()]
-
-
 def _where(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
 
 
 def _died(change: Change) -> bool:
-    return change.after is not None and dead(change.after) and (change.before is None or not dead(change.before))
+    return change.after is not None and is_dead(change.after) and (change.before is None or not is_dead(change.before))
 
 
 def upgrade_sections(found: Upgrade, failing: Sequence[Concern], stale: Sequence[Stale], full: bool) -> list[Section]:
@@ -126,7 +123,9 @@ def upgrade_sections(found: Upgrade, failing: Sequence[Concern], stale: Sequence
     sections += _waits_section(found.waits, full)
     if found.code is not None:
         sections += diff_sections(found.code.base, found.code.head, found.code.diff, failing, full)
-    sections += _errors_section(found.errors, full)
+    grown = [one for one in found.errors if one.worse]
+    lines = [say(name(one.id), " on ", name(one.target), f": {one.name} {one.before:.3g} → {one.after:.3g}") for one in grown]
+    sections += [Section("Recorded errors that grew", lines=shorten_lines(lines, None if full else _FEW))] if lines else []
     sections += _stale_section(stale, full)
     if found.speeds is not None:
         sections += changed_speed_sections(found.speeds, full)
@@ -142,7 +141,7 @@ def _summary(found: Upgrade) -> Section:
     rows = [_row("tests", len(found.tests.of(Fate.BROKEN)) + len(found.tests.lost), len(found.tests.of(Fate.FIXED)), found.tests.compared)]
     if found.code is not None:
         changes, compared = found.code.diff.changes, found.code.diff.compared
-        alive = sum(one.before is not None and one.after is not None and dead(one.before) and not dead(one.after) for one in changes)
+        alive = sum(one.before is not None and one.after is not None and is_dead(one.before) and not is_dead(one.after) for one in changes)
         rows.append(_row("configurations that compile", sum(map(_died, changes)), alive, compared))
         for concern, words in _WORDS.items():
             counts = [sum(any(d.concern is concern and d.trend is trend for d in one.deltas) for one in changes) for trend in _TRENDS]
@@ -176,7 +175,7 @@ def _waits_section(found: Sequence[ChangedWaits], full: bool) -> list[Section]:
             lines.append(say(name(f"{one.kernel} {one.function}"), " for ", name(one.architecture), f": {counts}"))
             lines.append(say("  ", name(one.origin), ": ", name(one.example)))
         if lines:
-            sections.append(Section(title, lines=_cut(lines, 2 * _FEW, full)))
+            sections.append(Section(title, lines=shorten_lines(lines, None if full else 2 * _FEW)))
     return sections
 
 
@@ -192,24 +191,12 @@ def _passes_section(found: Sequence[FirstPass], base: str, full: bool) -> list[S
         "What lies between make_ttgir and the machine code is compared as text, and not executed. If all steps of a test that fails now "
         "compute the same, the front end made something else of the source, a rounding was too much, or the host code differs.",
     )
-    return [Section("Passes of the compiler", lines=_cut(lines, 3 * _FEW, full), legend=legend)] if lines else []
-
-
-def _errors_section(found: Sequence[ChangedError], full: bool) -> list[Section]:
-    grown = [one for one in found if one.worse]
-    lines = [say(name(one.id), " on ", name(one.target), f": {one.name} {one.before:.3g} → {one.after:.3g}") for one in grown]
-    return [Section("Recorded errors that grew", lines=_cut(lines, _FEW, full))] if lines else []
+    return [Section("Passes of the compiler", lines=shorten_lines(lines, None if full else 3 * _FEW), legend=legend)] if lines else []
 
 
 def _stale_section(found: Sequence[Stale], full: bool) -> list[Section]:
     lines = [say(name(one.file), " [", name(one.entry), "] for ", name(one.architecture), ": ", name(one.why)) for one in found]
-    return [Section("Tuned configurations that are stale", lines=_cut(lines, _FEW, full))] if lines else []
-
-
-def _cut(lines: Sequence[Line], few: int, full: bool) -> tuple[Line, ...]:
-    if full or len(lines) <= few:
-        return tuple(lines)
-    return (*lines[:few], say(f"… and {len(lines) - few} more lines; --full shows them"))
+    return [Section("Tuned configurations that are stale", lines=shorten_lines(lines, None if full else _FEW))] if lines else []
 
 
 # What a bisection found → a sentence, and sections. Pure.

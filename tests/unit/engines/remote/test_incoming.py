@@ -7,13 +7,13 @@ import subprocess
 import sys
 import tarfile
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from engine_requests import ask, make_options
 
 from warpwave.config.hosts import Host
-from warpwave.config.targets import load_targets
+from warpwave.config.targets import Bounds, load_targets
 from warpwave.engines import snapshot
 from warpwave.engines.incoming import unpack
 from warpwave.engines.protocol import Answer
@@ -165,9 +165,10 @@ HOSTILE = {
 def test_a_hostile_archive_changes_nothing(raw, data):
     """It is refused in words that name the machine, and the folder is as it was."""
     before = tree(raw)
-    with pytest.raises(InfrastructureError, match="The results from card cannot be used"):
+    with pytest.raises(InfrastructureError, match="The results from card cannot be used") as raised:
         unpack(pieces(data), raw, CAP, "card")
 
+    assert {"results_gib", "results_files"} <= {one.name for one in fields(Bounds)} & {*raised.value.remedy.split()}
     assert tree(raw) == before
     assert sorted(path.name for path in raw.parent.iterdir()) == ["raw"]
 
