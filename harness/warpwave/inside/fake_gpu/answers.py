@@ -307,6 +307,7 @@ def without_data(device: torch.device) -> list[Answer]:
     ops = torch_ops.DirectOps(device.type)
     return [
         around(JITFunction, "run", driver.with_known_arguments, "a number that depends on data is some number"),
+        around(Autotuner, "_bench", driver.timed, "it compares times that are made up, and the package does not"),
         put(Autotuner, "check_disk_cache", driver.without_disk_cache, "its timings are made up, and a bench must not find them there"),
         put(torch, "compile", compiled.plain, "the author's kernels are launched all the same"),
         put(torch.library, "triton_op", torch_ops.of_kernels, "torch does not look into the op"),

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpwave.inside.fake_gpu.host_side import is_host, is_packages_op, storage_of, tensors_in
 from warpwave.inside.fake_gpu.torch_device import always, nothing
+from warpwave.inside.fake_gpu.unknown import MadeUpTime
 from warpwave.inside.process.outcomes import Pretended, as_on_a_card
 
 _MAKES_EMPTY = ("aten::empty", "aten::new_empty")  # memory that a graph keeps: what it holds is written by others
@@ -95,7 +96,7 @@ class Event:
         if self._is_captured or other._is_captured:
             wait()
         Pretended.asked.add("elapsed_time")
-        return 1.0
+        return MadeUpTime(1)
 
 
 class StreamContext(contextlib.ExitStack):

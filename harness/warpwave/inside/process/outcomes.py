@@ -290,6 +290,7 @@ class Pretended:
     """Set where the answer is given."""
 
     asked: ClassVar[set[str]] = set()  # names of functions that answered for the card's memory, or about time; emptied before each test
+    by_time = False  # a time that is made up has decided something; reset before each benchmark
     refused = False  # an answer was refused, which the package may have caught; reset before each benchmark
     ran_compiled = False  # a function ran that `torch.compile` left as it is; reset before each test
     compiled = False  # `torch.compile` left a function as it is, maybe one of a module that several tests share
@@ -471,9 +472,12 @@ def _import_of_submodule(error: BaseException) -> Exception | None:
 _WANTS = re.compile(r"install|requir|needs?\b|not (?:be )?(?:available|found)", re.IGNORECASE)
 
 
+_OF_TIME = {"do_bench", "do_bench_cudagraph", "elapsed_time"}
+
+
 @_or(lambda error: False)
 def is_packages(error: BaseException, root: Path, asked_data: bool) -> bool:
-    """Return whether lines of the package raise this whatever a card, a clock, data or the machine say.
+    """Return whether lines of the package raise this whatever a card, a clock, data or the machine say. A time may have been printed.
 
     What the package hides (`raise … from None`) counts as well.
     """
@@ -488,7 +492,18 @@ def is_packages(error: BaseException, root: Path, asked_data: bool) -> bool:
             return False
     if all(map(is_certain, several)):
         return True
-    return not (asked_data or Pretended.asked or Pretended.refused or any(may_be_the_machines(each, root) for each in several))
+    if asked_data or Pretended.refused or Pretended.asked - _OF_TIME:
+        return False
+    if Pretended.asked and (Pretended.by_time or any(_uses_arrays(each, root) for each in several)):
+        return False
+    return not any(may_be_the_machines(each, root) for each in several)
+
+
+def _uses_arrays(error: BaseException, root: Path) -> bool:
+    """Return whether a file of the package that an error passed imports NumPy or pandas, which take a time without a word."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__) if is_own(frame.f_code.co_filename, root))
+    libraries = [sys.modules.get(name, error) for name in ("numpy", "pandas")]
+    return any(value is library for frame in frames for value in frame.f_globals.values() for library in libraries)
 
 
 def _of_an_import(error: BaseException) -> tuple[NotRun, str]:
