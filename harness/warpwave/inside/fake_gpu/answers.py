@@ -254,6 +254,7 @@ def of_objects(kinds: Sequence[str]) -> list[Answer]:
     saving.add_safe_globals([objects.restored])  # for `weights_only`
     groups = torch.distributed if torch.distributed.is_available() and torch.distributed.is_gloo_available() else None
     return [
+        around(torch_device.CardGenerator, "manual_seed seed", streams.seeding, "a card refuses another seed in a capture"),
         put(torch, "Generator", torch_device.generator_type(kinds), "one of the card has a card's state"),
         around(torch.nn.Parameter, "__new__", objects.keeping_side, "a parameter is where its data are"),
         around(torch.Tensor, "_make_subclass", objects.keeping_side, "a tensor of another class is where its data are"),
