@@ -135,6 +135,8 @@ def with_place(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         place = f" ({_short(error.filename)}:{error.lineno})" if error.filename and error.lineno else ""
         return f"{type(error).__name__}: {error.msg}{place}"
+    if failed := _of_doctest(error):
+        return failed
     if raised := raised_in_kernel(error):
         error, said = raised, str(raised).strip()
         file, line = _interpreted_at(raised)
@@ -149,6 +151,23 @@ def with_place(error: BaseException) -> str:
     place = f"{Path(file).name}:{line}"
     text = first if place in first else f"{first} ({place})" if first else f"{place}: {statement(file, line)}".rstrip(": ")
     return f"{type(error).__name__}: {text[:400]}"
+
+
+def _of_doctest(error: BaseException) -> str:
+    """Return what an example of a docstring shows, what it should show, and where it is; empty for any other error."""
+    doctest = sys.modules.get("doctest")
+    error = next(iter(getattr(error, "failures", ())), error)  # pytest's, of several examples
+    if doctest is None or not isinstance(error, (doctest.DocTestFailure, doctest.UnexpectedException)):
+        return ""
+    test, example, got = error.test, error.example, getattr(error, "got", "")
+    shown = f"shows {_in_a_line(got) or 'nothing'}" if hasattr(error, "got") else f"raises {describe(error.exc_info[1])}"
+    place = f" ({Path(test.filename).name}:{test.lineno + example.lineno + 1})" if test.filename and test.lineno is not None else ""
+    return f"{type(error).__name__}: {_in_a_line(example.source)} {shown}, expected {_in_a_line(example.want) or 'nothing'}{place}"
+
+
+def _in_a_line(text: str) -> str:
+    found = " ".join(text.split())
+    return found if len(found) <= 150 else f"{found[:150]} …"
 
 
 def with_child(error: BaseException | None, message: str, printed: str | None) -> str:
