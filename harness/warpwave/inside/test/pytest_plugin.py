@@ -28,7 +28,7 @@ from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, TURNS, Neighbour
 from warpwave.inside.process.forks import die_with_parent
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import await_card, await_card_at_first_use
-from warpwave.inside.process.outcomes import OF_ENVIRONMENT, Pretended, unchecked
+from warpwave.inside.process.outcomes import OF_ENVIRONMENT, Pretended, describe, unchecked
 from warpwave.inside.process.workers import is_last, seconds_left
 from warpwave.inside.scripts.hooks import noted
 from warpwave.inside.test.autotuned import RUNNER, Autotuned, Timed
@@ -211,7 +211,10 @@ class Reporter:
                 item.user_properties.append((NOT_AFTER, plural(len(left) - number, "test")))
             for report in reports:
                 report.user_properties = list(item.user_properties)
-        item.session._setupstate.teardown_exact(nextitem)
+        # Then fixtures end that no later test shares.
+        ended = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(nextitem), when="teardown")
+        if ended.excinfo is not None:
+            reports.append(item.ihook.pytest_runtest_makereport(item=item, call=ended))
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(**where)
@@ -227,16 +230,23 @@ class Reporter:
                 if settings().job.limits.budget and seconds_left() < until:
                     return number
                 self.journal.write("turn", id=item.nodeid)  # each has a test's limit
-                item.session._setupstate.teardown_exact(each)
+                self._end_others(each)
                 RUNNER.runtestprotocol(each, log=False, nextitem=each.parent)
                 self.ran.add(each)
             return len(left)
         finally:
-            item.session._setupstate.teardown_exact(item)
+            self._end_others(item)
             if self.turns:
                 self.turns.ended_s = 0.0
             if sanitizer is not None:
                 plugins.register(sanitizer, _SANITIZER)
+
+    def _end_others(self, item: pytest.Item) -> None:
+        """End the fixtures that a test does not share with the one before it."""
+        try:
+            item.session._setupstate.teardown_exact(item)
+        except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+            self.journal.write("note", text=f"a fixture raised when it ended, before {item.nodeid}: {describe(error)}")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""

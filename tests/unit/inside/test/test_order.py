@@ -92,3 +92,35 @@ def test_is_wrong():
     assert wrong.verdict.value == "failed"
     assert int(wrong.properties["failed without"].removesuffix(" tests")) > 40
     assert any("no time for all tests before it in its file: test_slow.py::test_is_wrong" in note for note in report["notes"])
+
+
+def test_a_fixture_of_the_module_that_raises_at_its_end_is_the_last_tests_error(run_inside, tmp_path):
+    (tmp_path / "test_ends.py").write_text(
+        """\
+import pytest
+@pytest.fixture(scope="module")
+def ends():
+    yield
+    raise ValueError("at its end")
+@pytest.mark.parametrize("number", range(20))
+def test_many(number, ends):
+    pass
+@pytest.mark.parametrize("right", [True, False])
+def test_last(right, ends):
+    assert right
+"""
+    )
+    (tmp_path / "test_next.py").write_text("def test_next():\n    pass\n")
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), quick=True)
+    cases = {case.id.partition("::")[2]: case for case in read_cases(output, "test/junit.xml")}
+
+    assert {name: case.verdict.value for name, case in cases.items() if "many" not in name} == {
+        **{"test_last[True]": "passed", "test_last[False]": "failed", "test_next": "passed"},
+    }
+    (tmp_path / "test_ends.py").write_text((tmp_path / "test_ends.py").read_text().replace("[True, False]", "[True, True]"))
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), quick=True)
+    cases = {case.id.partition("::")[2]: case for case in read_cases(output, "test/junit.xml")}
+    last = cases["test_last[True1]"]
+
+    assert (last.verdict.value, last.message) == ("error", "ValueError: at its end")
+    assert cases["test_next"].verdict.value == "passed"
