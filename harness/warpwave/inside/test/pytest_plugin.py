@@ -200,7 +200,7 @@ class Reporter:
         errors = [error for error in self.raised.values() if error is not None]
         stands = any(getattr(error, "is_finding", False) or unchecked(error) for error in errors)
         is_ended = self.turns is not None and self.turns.ended_s > 0
-        if any(report.failed for report in reports) and not stands and not is_ended:
+        if any(report.failed for report in reports) and not (stands or is_ended or trouble_if_used()):
             number = self._run_before(item, left)
             self._begin(item.nodeid)
             item.user_properties.clear()
@@ -240,6 +240,7 @@ class Reporter:
                 self.turns.ended_s = 0.0
             if sanitizer is not None:
                 plugins.register(sanitizer, _SANITIZER)
+                sanitizer.pytest_runtest_logstart()  # which discards them
 
     def _end_others(self, item: pytest.Item) -> None:
         """End the fixtures that a test does not share with the one before it."""

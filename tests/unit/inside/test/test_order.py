@@ -124,3 +124,24 @@ def test_last(right, ends):
 
     assert (last.verdict.value, last.message) == ("error", "ValueError: at its end")
     assert cases["test_next"].verdict.value == "passed"
+
+
+def test_what_is_found_in_those_before_it_is_not_its_own(run_inside, tmp_path):
+    """They have no result, and so no finding either."""
+    (tmp_path / "test_found.py").write_text(
+        """\
+import pytest, torch
+FILLED = {}
+@pytest.mark.parametrize("number", range(20))
+def test_fill(number):
+    FILLED[number] = torch.empty(4, device="cuda").sum() if number == 7 else 0
+def test_all_are_there():
+    assert len(FILLED) == 20
+"""
+    )
+    output = run_inside(tmp_path, Stage.TEST, benches=(), quick=True)
+    cases = read_cases(output, "test/junit.xml")
+
+    assert "test_found.py::test_fill[7]" not in {case.id for case in cases}
+    assert {case.verdict.value for case in cases} == {"passed"}
+    assert not [line for line in (output / "test" / "journal.jsonl").read_text().splitlines() if '"finding"' in line]
