@@ -18,7 +18,7 @@ from warpwave.records.selection import Chosen, Narrowed, Selection
 from warpwave.records.words import (
     AHEAD_FILE, BUDGET_UP, BY_TORCH, CODE, COMPILED_FOLDER, COMPILED_HERE, COMPILED_KINDS, COMPILED_MANIFEST, COMPILED_NAME, EMULATED,
     FAILED_PROPERTY, FORKS_VARIABLE, GPU_PROPERTY, HARMLESS, HOST_CODE, HOST_ERROR_PROPERTY, JUNIT_XFAIL, LAUNCHED_PROPERTY, LEASE_FILE,
-    MOSTLY_UNSEEN, MOST_SECONDS, OVERFULL, OVERTIME, PASSES, RAISES, ROCJITSU, RUNS_ON, SCHEMA_VERSION, UNCHECKED, UNWRITABLE, NotRun,
-    Scalar, Shard, Stage, Verdict, grouped, plural, reasons, with_card, worst,
+    MOSTLY_UNSEEN, MOST_SECONDS, OVERFULL, OVERTIME, PASSES, RAISES, REFUSED_ON, ROCJITSU, RUNS_ON, SCHEMA_VERSION, UNCHECKED, UNWRITABLE,
+    NotRun, Scalar, Shard, Stage, Verdict, grouped, plural, reasons, with_card, worst,
 )
 from warpwave.records.writing import dump, finite, from_json, to_json, to_text, write_text

@@ -53,6 +53,9 @@ GPU_PROPERTY = "gpu"
 # Stands in for a function's name if a point or a test launched nothing, or only some of its kernels.
 HOST_CODE = "(host code)"
 
+# In the reason of a launch that a card's driver refuses.
+REFUSED_ON = " cannot be launched on "
+
 # Begins the reason of a case that fails on one architecture only; begins that of a benchmark that raises on all; and ends that of what
 # torch refuses in its own code: without a card, that may be for what is pretended.
 RUNS_ON = "it runs on"

@@ -1,5 +1,7 @@
 """Whether a benchmark's own code raises whatever a card says, or the machine, the card or a clock may have decided so."""
 
+import functools
+import math
 import runpy
 import textwrap
 import traceback
@@ -7,7 +9,7 @@ import warnings
 
 import pytest
 
-from warpwave.inside.fake_gpu.unknown import Asked, UnknownFloat, explained
+from warpwave.inside.fake_gpu.unknown import Asked, MadeUpTime, UnknownFloat, explained, of_unknown
 from warpwave.inside.process.lacking import Package
 from warpwave.inside.process.outcomes import Pretended, is_packages, reason_of
 from warpwave.records import NotRun
@@ -44,6 +46,10 @@ ITS_OWN = {
     "a name after a measurement": "asked()\nunknown_name",
     "a keyword": "own(1, blok=2)",
     "a keyword after a measurement": "asked()\nown(1, blok=2)",
+    "a key after a measurement": "asked()\n{}['a']",
+    "a key beside a time": "2e-6 * 3 / asked() * {}['GB/s']",
+    "a key after a time was rounded and printed": "print(f'{round(abs(-asked()), 2):.3f}', asked())\n{}['a']",
+    "a key after math with a time": "math(asked())\n{}['a']",
     "a name after data": "print(unknown())\nunknown_name",
     "a key": "{'fp32': 1}['float32']",
     "a key that it hides": "try:\n    {}['a']\nexcept KeyError:\n    raise ValueError('no such size') from None",
@@ -62,7 +68,15 @@ IN_DOUBT = {
     "an argument": "if len(sys.argv) < 9:\n    raise ValueError('usage')",
     "another process": "if subprocess.run(['false']).returncode:\n    raise RuntimeError('child failed')",
     "a clock": "start = time.perf_counter()\ntook = time.perf_counter() - start\nif took > -1:\n    raise RuntimeError('slow')",
-    "a measurement": "asked()\n[][0]",
+    "a time that decides": "if asked() < 3:\n    raise RuntimeError('too fast')",
+    "a time that has decided": "good = [1] if asked() > 3 else []\ngood[0]",
+    "the least of several times": "best = min(asked(), asked() / 2)\n[][0]",
+    "a time as a key": "{0.5: 'half'}[asked() * 2]",
+    "a whole number of times": "[][round(10 / asked())]",
+    "a time as a plain number": "[][float(asked()) > 3]",
+    "a speed that is infinite": "try:\n    1 / (asked() - 1)\nexcept ZeroDivisionError:\n    {}['a']",
+    "math with a time": "[][int(math(4 * asked()))]",
+    "a time in an array": "global np\nimport numpy as np\n[1][np.float64(asked()).astype(int)]",
     "one card": "if torch.cuda.device_count() < 2:\n    raise RuntimeError('needs two')",
     "an old card": "if torch.cuda.get_device_capability() < (99, 0):\n    raise RuntimeError('needs a new one')",
     "an old card, at the top": "assert IS_NEW, 'needs a new one'",
@@ -106,19 +120,23 @@ def raised(tmp_path, monkeypatch):
         Asked.since_begin = True
         return UnknownFloat()
 
+    def asked():
+        Pretended.asked.add("do_bench")
+        return MadeUpTime(1)
+
     def error_of(body, top=TOP):
-        Asked.since_begin = Pretended.refused = False
+        Asked.since_begin = Pretended.refused = Pretended.by_time = False
         Pretended.asked.clear()
-        (tmp_path / "bench_it.py").write_text(f"{HEAD}{top}\n\ndef point(asked, unknown):\n{textwrap.indent(body, '    ')}\n")
+        (tmp_path / "bench_it.py").write_text(f"{HEAD}{top}\n\ndef point(asked, unknown, math):\n{textwrap.indent(body, '    ')}\n")
         point = runpy.run_path(str(tmp_path / "bench_it.py"))["point"]
         with warnings.catch_warnings(), pytest.raises(Exception) as raised:
-            point(lambda: Pretended.asked.add("do_bench"), unknown)
+            point(asked, unknown, functools.partial(of_unknown, math.log2))
         error = raised.value
         error.__traceback__ = error.__traceback__.tb_next  # without this function
         return error
 
     yield error_of
-    Asked.since_begin = Pretended.refused = False
+    Asked.since_begin = Pretended.refused = Pretended.by_time = False
     Pretended.asked.clear()
 
 

@@ -12,7 +12,7 @@ from synthetic import ARCHITECTURES, case, compiled, finding, record, run, two_t
 
 from warpwave.compare import compare
 from warpwave.compare.model import Right
-from warpwave.records import GateLimits, Gates, Hardware, NotRun, Verdict
+from warpwave.records import Defect, GateLimits, Gates, Hardware, NotRun, Verdict
 from warpwave.render.commands import next_commands
 from warpwave.render.html import render_html
 from warpwave.render.markdown import render_markdown
@@ -155,6 +155,8 @@ def test_with_a_card_the_first_table_is_that_of_speeds():
     [
         ({"sanitized": False}, "memory: not checked"),
         ({"findings": (finding(),)}, "memory: 1 out-of-bounds"),
+        ({"findings": (finding(), *[finding(defect=Defect.RACE)] * 9)}, "memory: 1 out-of-bounds, 9 races in"),
+        ({"findings": (finding(defect=Defect.RACE),)}, "memory: 1 race in"),
         (
             {"cases": (case(TEST), NOT_PRETENDED)},
             "not checked on cpu: tests: 1 not pretended",

@@ -98,6 +98,7 @@ class Recorder:
         self._compile = triton.compiler.compile
         self._loaded: dict[bytes, tuple[int, int, int]] = {}
         self._rows: dict[str, tuple[CompiledKernel, dict[str, str]]] = {}  # by the binary's hash, with what is not known of it
+        self._refused: set[tuple[str, str]] = set()  # binaries, and why they cannot be launched
         triton.compiler.compile = self.compile
 
     def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
@@ -126,7 +127,7 @@ class Recorder:
     def follow(self, binary: str, followed: Followed) -> None:
         """Write the row of a kernel again if a launch of it does something new with undefined lanes, or could not be followed."""
         row, unknown = self._rows.get(binary, (None, {}))
-        if row is None or self.gates is None:
+        if row is None or self.gates is None or any(refused == binary for refused, _ in self._refused):
             return
         found = dict.fromkeys((*row.undefined_lanes, *(each.sentence for each in followed.found)))
         told = {name: text for name, text in (("undefined_lanes", followed.why), (POSSIBLE, followed.unsure)) if text}
@@ -136,9 +137,11 @@ class Recorder:
             self._write(judge(new[0], self.gates, new[1]), None)
 
     def refuse_launch(self, binary: str, reason: str) -> None:
-        """Write the row of a kernel that compiles and cannot be launched, once."""
-        if found := self._rows.pop(binary, None):
-            row = found[0]
+        """Write the row of a kernel that compiles and cannot be launched, once for each reason, whatever numbers it has."""
+        kind = binary, re.sub(r"\d+", "", reason)
+        if binary in self._rows and kind not in self._refused:
+            self._refused.add(kind)
+            row = self._rows[binary][0]
             told = {"kernel": self.kernel, "origin": self.origin, "verdict": Verdict.FAILED, "reason": reason, "broken": {}, "advice": {}}
             self._write(dataclasses.replace(row, **told), None)  # type: ignore[arg-type]
 

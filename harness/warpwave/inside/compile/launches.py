@@ -15,7 +15,7 @@ from warpwave.inside.benchmarks import Point, kernel_name, load_points
 from warpwave.inside.codegen.recorder import Recorder
 from warpwave.inside.environment import root_of
 from warpwave.inside.fake_gpu.launches import Launched, LaunchRefusedError
-from warpwave.inside.fake_gpu.unknown import Asked, explained
+from warpwave.inside.fake_gpu.unknown import Asked, MadeUpTime, explained
 from warpwave.inside.multi_gpu.pytest_plugin import TURNS
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import Pretended, describe, is_packages, place_in, reason_of
@@ -156,7 +156,7 @@ def _launch_once(journal: Journal, recorder: Recorder, identity: str, kernel: st
     """Call what launches, as a case. Whatever it raises is the end of this case alone."""
     recorder.kernel, recorder.origin, recorder.failure = kernel, identity, None
     Pretended.asked.clear()
-    Pretended.refused = Asked.since_begin = False
+    Pretended.refused = Pretended.by_time = Asked.since_begin = False
     journal.write("start", id=identity)
     ended: BaseException | None = None
     try:
@@ -244,22 +244,25 @@ class LaunchMeter:
         is_timer = measurement.kind in TIMER_METHODS
         launch = (lambda: measurement.function._timer.timeit(1)) if is_timer else measurement.function
         self._once(call.id, call.kernel, call.provider, launch)
+        Pretended.by_time |= is_timer  # torch summarizes its times with NumPy
         return _made_up(measurement)
 
     def sweep(self, points: list[Point]) -> dict[str, Any]:
         """Call each point of a `perf_report`."""
         for point in points:
             self._once(point.id, point.kernel, point.provider, point.run)
+        Pretended.by_time = True  # pandas makes a table of them
         return dict.fromkeys((point.id for point in points), 1.0)
 
     def _once(self, identity: str, kernel: str, provider: str, launch: Callable[[], Any]) -> None:
         self.points += 1
         if identity in self._done or provider in self._peers:
             return
-        before = Pretended.refused, Asked.since_begin
+        asked, *before = {*Pretended.asked}, Pretended.refused, Pretended.by_time, Asked.since_begin
         _launch_once(self._journal, self._recorder, identity, kernel, launch)
-        Pretended.asked.add("do_bench")  # what the script does next may depend on the time that it gets
-        Pretended.refused, Asked.since_begin = Pretended.refused or before[0], Asked.since_begin or before[1]
+        Pretended.asked |= {*asked, "do_bench"}  # what the script does next may depend on the time that it gets
+        now = Pretended.refused, Pretended.by_time, Asked.since_begin
+        Pretended.refused, Pretended.by_time, Asked.since_begin = (a or b for a, b in zip(before, now, strict=True))
         self.back_to_the_script()
 
     def back_to_the_script(self) -> None:
@@ -281,7 +284,7 @@ def launch_scripts(job: Job, hooks: Hooks, journal: Journal, recorder: Recorder)
         meter = LaunchMeter(script, job, journal, recorder, done)
         meter.back_to_the_script()
         Pretended.asked.clear()
-        Pretended.refused = Asked.since_begin = False
+        Pretended.refused = Pretended.by_time = Asked.since_begin = False
         with hooks.script(script, Names(script, root_of(job)), meter):
             ended = run(script)
         nothing = Failure(script.id, EMPTY, NotRun.EMPTY) if ended is None and not meter.points else None
@@ -294,7 +297,7 @@ def _made_up(measurement: Measurement) -> Any:
         from torch.utils.benchmark import Measurement as Measured
 
         return Measured(1, [_MILLISECOND], measurement.function._task_spec)
-    quantiles = measurement.options.get("quantiles")
+    quantiles, time = measurement.options.get("quantiles"), MadeUpTime(1)
     if quantiles:
-        return 1.0 if len(quantiles) == 1 else [1.0] * len(quantiles)
-    return [1.0] if measurement.options.get("return_mode") == "all" else 1.0
+        return time if len(quantiles) == 1 else [time] * len(quantiles)
+    return [time] if measurement.options.get("return_mode") == "all" else time

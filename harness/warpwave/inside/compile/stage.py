@@ -41,6 +41,7 @@ from warpwave.records import (
     HOST_CODE,
     MOSTLY_UNSEEN,
     RAISES,
+    REFUSED_ON,
     RUNS_ON,
     Architecture,
     CompiledKernel,
@@ -379,9 +380,12 @@ def _fresh_rows(own: Iterable[str]) -> Callable[[Event, Architecture], list[Comp
 
 
 def _once(rows: list[CompiledKernel]) -> list[CompiledKernel]:
-    """Return the rows, of each binary the last one: a launch may be refused, or show what the gates did not know before."""
+    """Return the rows, of each binary the last one: a launch may be refused, or show what the gates did not know before.
+
+    Several launches may be refused, each for a reason of its own.
+    """
     last = {same(row): key(row) for row in rows}
-    return [row for row in rows if last[same(row)] == key(row)]
+    return [row for row in rows if last[same(row)] == key(row) or REFUSED_ON in row.reason]
 
 
 def _rows(event: Event, card: Architecture, own: Iterable[str]) -> list[CompiledKernel]:

@@ -254,6 +254,7 @@ def of_objects(kinds: Sequence[str]) -> list[Answer]:
     saving.add_safe_globals([objects.restored])  # for `weights_only`
     groups = torch.distributed if torch.distributed.is_available() and torch.distributed.is_gloo_available() else None
     return [
+        around(torch_device.CardGenerator, "manual_seed seed", streams.seeding, "a card refuses another seed in a capture"),
         put(torch, "Generator", torch_device.generator_type(kinds), "one of the card has a card's state"),
         around(torch.nn.Parameter, "__new__", objects.keeping_side, "a parameter is where its data are"),
         around(torch.Tensor, "_make_subclass", objects.keeping_side, "a tensor of another class is where its data are"),
@@ -307,6 +308,7 @@ def without_data(device: torch.device) -> list[Answer]:
     ops = torch_ops.DirectOps(device.type)
     return [
         around(JITFunction, "run", driver.with_known_arguments, "a number that depends on data is some number"),
+        around(Autotuner, "_bench", driver.timed, "it compares times that are made up, and the package does not"),
         put(Autotuner, "check_disk_cache", driver.without_disk_cache, "its timings are made up, and a bench must not find them there"),
         put(torch, "compile", compiled.plain, "the author's kernels are launched all the same"),
         put(torch.library, "triton_op", torch_ops.of_kernels, "torch does not look into the op"),

@@ -22,7 +22,7 @@ from warpwave.inside.fake_gpu.launches import LaunchRefusedError, UnreachableErr
 from warpwave.inside.fake_gpu.no_data import lose_data, written
 from warpwave.inside.fake_gpu.streams import wait
 from warpwave.inside.fake_gpu.torch_device import always, missing, nothing
-from warpwave.inside.fake_gpu.unknown import Judged, UnknownInt, size
+from warpwave.inside.fake_gpu.unknown import Judged, MadeUpTime, UnknownInt, size
 from warpwave.inside.process.outcomes import Pretended
 from warpwave.records import Architecture
 
@@ -156,7 +156,8 @@ def call_once(function: Callable[[], object], *args: Any, quantiles: Any = None,
     wait()
     function()  # what it raises, no answer of ours has decided
     Pretended.asked.update(("do_bench", "do_bench_cudagraph"))
-    return [1.0] * len(quantiles) if quantiles else [1.0] if return_mode == "all" else 1.0
+    time = MadeUpTime(1)
+    return [time] * len(quantiles) if quantiles else [time] if return_mode == "all" else time
 
 
 # A launch without data.
@@ -192,6 +193,12 @@ def _forget_written(launched: Any, arguments: dict[str, Any]) -> None:
             name = argument.partition(".")[0]  # of a tuple, the third tensor is `name.2`; Triton 3.6 does not say of which tuple
             for tensor in numbers.get(name, ()) if name in arguments else itertools.chain(*numbers.values()):
                 forget(tensor)
+
+
+def timed(bench: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Time one configuration. An autotuner compares the times, and the package has decided nothing by them."""
+    found = bench(*args, **kwargs)
+    return list(map(float.__pos__, found)) if isinstance(found, list) else found
 
 
 def without_disk_cache(self: Any, key: Any, configs: Any, bench: Callable[[], object]) -> bool:

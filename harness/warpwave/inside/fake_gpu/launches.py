@@ -19,7 +19,7 @@ from triton.runtime import _allocation
 
 from warpwave.emulator import Deadlock, EmulatorError, Execution, OutOfMemoryBounds, TimeLimit, Trap
 from warpwave.inside.codegen.binary import occupancy
-from warpwave.records import EMULATED, Architecture
+from warpwave.records import EMULATED, REFUSED_ON, Architecture
 
 # Triton's JIT compiles what a card cannot launch: more programs or larger clusters than it takes, scratch memory without an allocator. The
 # driver raises at the launch. The limits are data of each architecture in the targets file.
@@ -29,7 +29,7 @@ class LaunchRefusedError(RuntimeError):
     """The driver of the card refuses this launch. `binary` is the hash of the compiled kernel, if it is compiled."""
 
     def __init__(self, card: Architecture, function: str, why: str, binary: str = "") -> None:
-        super().__init__(f"`{function}` cannot be launched on {card.name}: {why}")
+        super().__init__(f"`{function}`{REFUSED_ON}{card.name}: {why}")
         self.binary = binary
 
 

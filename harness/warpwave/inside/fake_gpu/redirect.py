@@ -109,6 +109,11 @@ class Redirect(torch.overrides.TorchFunctionMode):
         is_there = is_made_of_card or kwargs.get("out") is not None
         if wanted is None and func in default_device._device_constructors() and not is_there:
             named, wanted = True, _default_device()
+        out = kwargs.get("out")
+        if wanted is not None and isinstance(out, torch.Tensor) and not marks.is_shape(out):
+            place, other = (str(self.claim.type), "cpu")[:: 1 if self.is_gpu(wanted) else -1]
+            if (marks.is_host if self.is_gpu(wanted) else marks.is_card)(out):
+                raise as_on_a_card(RuntimeError(f"device type {place} does not match device type of out parameter ({other})"))
         if func in _DRAWING and generator is not None and self.is_gpu(wanted) != isinstance(generator, CardGenerator):
             place, other = (str(self.claim.type), "cpu")[:: 1 if self.is_gpu(wanted) else -1]
             raise RuntimeError(f"Expected a '{place}' device type for generator but found '{other}'")

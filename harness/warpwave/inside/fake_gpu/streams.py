@@ -9,11 +9,14 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from warpwave.inside.fake_gpu.host_side import is_host, is_packages_op, storage_of, tensors_in
 from warpwave.inside.fake_gpu.torch_device import always, nothing
+from warpwave.inside.fake_gpu.unknown import MadeUpTime
 from warpwave.inside.process.outcomes import Pretended, as_on_a_card
 
+_BROKEN = "operation failed due to a previous error during capture"  # as a card says
 _MAKES_EMPTY = ("aten::empty", "aten::new_empty")  # memory that a graph keeps: what it holds is written by others
 # The result, or its shape, depends on numbers that only the card has.
 _WAIT = (
@@ -49,14 +52,28 @@ class Stream:
         cls._current[:] = [stream]
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Return the event, or a new one."""
-        return event or Event()
+        """Return the event, or a new one, which the stream has come to."""
+        event = event or Event()
+        event.record(self)
+        return event
 
-    query, wait_event, wait_stream = always(True), nothing, nothing  # everything has run
+    def wait_event(self, event: Event) -> None:
+        """Everything has run. While a graph is captured, a stream becomes a part of it so, or joins another one."""
+        for graph in Graph.capturing:
+            graph._depend(self, event)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Wait for what a stream has come to."""
+        self.wait_event(stream.record_event())
+
+    def query(self) -> bool:
+        """Return True: everything has run. A card refuses to say while a graph is captured."""
+        self.synchronize()
+        return True
 
     def synchronize(self) -> None:
-        """Everything has run."""
-        if self is self.current():
+        """Everything has run. While a graph is captured, a card refuses to wait for a stream; for others than its own, only by default."""
+        if self is self.current() or any(graph.error_mode == "global" for graph in Graph.capturing):
             wait()
 
     def is_capturing(self) -> bool:
@@ -77,13 +94,20 @@ class Event:
     cuda_event = event_id = 0
 
     def __init__(self, *args: object, **options: object) -> None:
-        self._is_captured = False
+        self._is_captured, self._work = False, 0
+        self._stream: Stream | None = None
 
-    def record(self, stream: object = None) -> None:
+    def record(self, stream: Stream | None = None) -> None:
         """Note whether a graph keeps the event: the host cannot wait for such a one."""
-        self._is_captured = bool(Graph.capturing)
+        self._stream = stream = stream or Stream.current()
+        graph = next((graph for graph in Graph.capturing if stream in graph._work), None)
+        self._is_captured, self._work = graph is not None, graph._work[stream] if graph else 0
 
-    query, wait = always(True), nothing  # everything has run
+    def wait(self, stream: Stream | None = None) -> None:
+        """Have a stream wait for the event."""
+        (stream or Stream.current()).wait_event(self)
+
+    query = always(True)  # everything has run
 
     def synchronize(self) -> None:
         """Everything has run."""
@@ -95,7 +119,7 @@ class Event:
         if self._is_captured or other._is_captured:
             wait()
         Pretended.asked.add("elapsed_time")
-        return 1.0
+        return MadeUpTime(1)
 
 
 class StreamContext(contextlib.ExitStack):
@@ -123,11 +147,14 @@ class Graph:
         self._before: dict[int, tuple[Any, Any]] = {}
         self._made: set[int] = set()
         self._keeps, self._is_captured, self.is_broken = keep_graph, False, False
+        # Of each stream of the capture, the first one first: how much it did that the first one does not wait for.
+        self._work: dict[Stream, int] = {}
+        self.error_mode = "global"
 
     @classmethod
     def run(cls, call: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an operation of torch's or a launch, and let each graph that is being captured remember it."""
-        graphs = [] if cls._running else list(cls.capturing)
+        graphs = [] if cls._running else [graph for graph in cls.capturing if graph._takes(Stream.current())]
         for graph in graphs:
             graph._keep(args, kwargs)
         Graph._running += 1
@@ -139,6 +166,36 @@ class Graph:
             graph._note_made(result)
             graph._calls.append((call, args, kwargs, result))
         return result
+
+    def _takes(self, stream: Stream) -> bool:
+        """Note work on a stream. Return whether it is a part of the capture: what the default one does, a card does at once.
+
+        Raise for another one that waits for none of the capture.
+        """
+        if stream not in self._work and stream is not DEFAULT:
+            self.is_broken = True
+            raise as_on_a_card(RuntimeError(f"{_BROKEN}: it uses a stream that waits for none of the capture (wait_stream)"))
+        if stream in self._work:
+            self._work[stream] += 1
+        return stream in self._work
+
+    def _depend(self, stream: Stream, event: Event) -> None:
+        """Have a stream wait for an event during the capture. It becomes a part of it if the event is one."""
+        if event._stream is None:  # nothing has recorded it
+            return
+        is_apart = stream not in self._work
+        if is_apart and not event._is_captured:
+            return
+        if not event._is_captured or (is_apart and stream is DEFAULT):
+            self.is_broken = True
+            words = "the default stream waits for one of the capture" if event._is_captured else "it waits for what is not captured"
+            raise as_on_a_card(RuntimeError(f"{_BROKEN}: {words}"))
+        self._work.setdefault(stream, 0)
+        first = next(iter(self._work))
+        if stream is not event._stream and event._stream is not first:
+            if self._work[event._stream] == event._work:
+                self._work[event._stream] = 0
+            self._work[stream] += stream is not first
 
     @classmethod
     def made(cls, result: Any) -> Any:
@@ -161,21 +218,28 @@ class Graph:
             raise as_on_a_card(RuntimeError(words))
         self._calls.clear()
         self._is_captured = self.is_broken = False
+        self._work, self.error_mode = {Stream.current(): 0}, capture_error_mode
         self.capturing.append(self)
         self._mode = _Capture()
         self._mode.__enter__()
 
     def capture_end(self) -> None:
-        """Stop remembering, and take back what the calls did to tensors from before: on a card, nothing runs yet."""
-        if self._mode is None or self not in self.capturing:
+        """Stop remembering, and take back what the calls did to tensors from before: on a card, nothing runs yet.
+
+        Raise what a card raises on another stream, and if a stream of the capture did what its first one does not wait for.
+        """
+        if self._mode is None or self not in self.capturing or Stream.current() not in [*self._work][:1]:
             raise as_on_a_card(RuntimeError("Capture must end on the same stream it began on."))
         self._mode.__exit__(None, None, None)
         self.capturing.remove(self)
-        self._is_captured = not self.is_broken
+        is_joined = not any([*self._work.values()][1:])
+        self._is_captured = is_joined and not self.is_broken
         for storage, content in self._before.values():
             storage.copy_(content)
         self._before.clear()
         self._made.clear()
+        if not is_joined and not self.is_broken:
+            raise as_on_a_card(RuntimeError("capturing stream has unjoined work"))
 
     def replay(self) -> None:
         """Run everything again, with what its inputs hold now."""
@@ -209,28 +273,73 @@ class Graph:
 
 
 @contextlib.contextmanager
-def capture(graph: Graph, pool: object = None, stream: Stream | None = None, **rest: object) -> Iterator[None]:
+def capture(graph: Graph, pool: object = None, stream: Stream | None = None, capture_error_mode: str = "global") -> Iterator[None]:
     """Stand in for `torch.cuda.graph`."""
     wait()  # as torch does
     with StreamContext(stream or Stream()):
-        graph.capture_begin()
+        graph.capture_begin(pool, capture_error_mode)
         try:
             yield
+        except BaseException:
+            graph.is_broken = True  # which is all that its end would say
+            raise
         finally:
             graph.capture_end()
 
 
 def graphed(callables: Any, sample_args: Any, *rest: object, **options: object) -> Any:
-    """Stand in for `torch.cuda.make_graphed_callables`: make each call and its backward once, and capture it. Called, they do the same."""
-    single = not isinstance(callables, tuple)
-    several = [(callables, sample_args)] if single else zip(callables, sample_args, strict=True)
-    for (function, args), within in itertools.product(several, (contextlib.nullcontext, lambda: capture(Graph()))):
-        with within():
-            made = [each for each in tensors_in(function(*args)) if each.requires_grad]
+    """Stand in for `torch.cuda.make_graphed_callables`: make each call and its backward once, and capture it.
+
+    Called, they do the same, and return it in the same memory each time.
+    """
+    if not isinstance(callables, tuple):
+        return _graphed(callables, sample_args)
+    return tuple(itertools.starmap(_graphed, zip(callables, sample_args, strict=True)))
+
+
+def _graphed(function: Any, args: Any) -> Any:
+    for within in (contextlib.nullcontext(), capture(Graph())):
+        with within:
+            returned = function(*args)
+            made = [each for each in tensors_in(returned) if each.requires_grad]
             given = [each for each in tensors_in(args) if each.requires_grad]
             if made and given:
                 torch.autograd.grad(made, given, [torch.ones_like(each) for each in made], allow_unused=True)
-    return callables
+    kept = [each.detach() for each in tree_leaves(returned) if isinstance(each, torch.Tensor)]
+    is_module = isinstance(function, torch.nn.Module)
+    plain, trains = function.forward if is_module else function, getattr(function, "training", None)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        returned = plain(*args, **kwargs)
+        if getattr(function, "training", None) != trains:
+            return returned
+        memory = iter(kept)
+        keep: Any = _Kept.apply
+        return tree_map_only(torch.Tensor, lambda new: keep(new, next(memory)), returned)
+
+    if is_module:
+        function.forward = call
+    return function if is_module else call
+
+
+class _Kept(torch.autograd.Function):
+    """Puts a tensor into memory of a graph."""
+
+    @staticmethod
+    def forward(ctx: Any, new: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+        kept.copy_(new)
+        return kept.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return gradient, None
+
+
+def seeding(seed: Callable[..., Any], generator: Any, *new: Any) -> Any:
+    """Give a generator of the card another seed. A card refuses that while a graph is captured."""
+    if Graph.capturing and (not new or int(new[0]) != generator.initial_seed()):
+        raise as_on_a_card(RuntimeError("a generator can get another seed only when no stream is capturing"))
+    return seed(generator, *new)
 
 
 def wait(*args: object, **kwargs: object) -> None:

@@ -1,11 +1,14 @@
-"""Numbers and truths that depend on the data of a tensor which has none.
+"""Numbers and truths that depend on the data of a tensor which has none, and times that are made up.
 
 A package may print them, log them, record them, compare them and calculate with them. Only a decision is refused: a branch, a size or an
 index could lead to launches that would not happen with real data. `assertions.py` says which branches are no decisions.
+
+A time may decide. It is only noted: what the package raises afterwards may be the fault of the time.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import re
@@ -19,7 +22,7 @@ import torch
 import triton
 
 from warpwave.inside.fake_gpu.host_side import forget
-from warpwave.inside.process.outcomes import DecidedByData, NotPretended
+from warpwave.inside.process.outcomes import DecidedByData, NotPretended, Pretended
 
 _WHY = "the host's code depends on the data of a tensor, and without a GPU there is none"
 _thread = threading.local()
@@ -147,14 +150,46 @@ for _kind, _names in ((UnknownFloat, _OPERATIONS), (UnknownInt, _OPERATIONS + _B
     for _name in ("neg", "pos", "abs"):
         setattr(_kind, f"__{_name}__", _calculate(_name, _kind))
 
+
+class MadeUpTime(float):
+    """A time that nobody has measured. What is calculated with it is made up, too. Where it decides, `Pretended.by_time` says so."""
+
+    def __float__(self) -> float:
+        Pretended.by_time = True
+        return super().__float__()
+
+
+def _of_times(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that keeps times made up. Where it gives anything else than a `float`, or raises, they decide."""
+
+    @functools.wraps(function)
+    def calculate(*args: Any) -> Any:
+        try:
+            result = function(*args)
+        except (ArithmeticError, ValueError):
+            Pretended.by_time = True
+            raise
+        if isinstance(result, float):
+            return MadeUpTime(result)
+        Pretended.by_time |= result is not NotImplemented
+        return result
+
+    return calculate
+
+
+_CALCULATE = (*_OPERATIONS, "divmod", *(f"r{each}" for each in (*_OPERATIONS, "divmod")), "neg", "pos", "abs", "round")
+for _name in (*_CALCULATE, "int", "trunc", "floor", "ceil", "bool", "hash", "eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(MadeUpTime, f"__{_name}__", _of_times(getattr(float, f"__{_name}__")))
+
 OF_MATH = [name for name, function in vars(math).items() if callable(function) and name[0] != "_"]
 _WHOLE = ("floor", "ceil", "trunc", "isqrt", "gcd", "lcm", "comb", "perm", "factorial")
 
 
 def of_unknown(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function of Python's `math`, which would take an unknown number for the zero that it looks like."""
+    """Call a function of Python's `math`, which would take an unknown number for the zero that it looks like, and a time for any number."""
     if not any(isinstance(each, _UnknownNumber) for each in args):
-        return function(*args, **kwargs)
+        has_time = any(isinstance(each, MadeUpTime) for each in args)
+        return _of_times(function)(*args) if has_time else function(*args, **kwargs)
     name = function.__name__
     result = UnknownTruth if name.startswith("is") and name != "isqrt" else UnknownInt if name in _WHOLE else UnknownFloat
     return (result(), result()) if name in ("frexp", "modf") else result()

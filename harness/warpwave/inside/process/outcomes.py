@@ -135,6 +135,8 @@ def with_place(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         place = f" ({_short(error.filename)}:{error.lineno})" if error.filename and error.lineno else ""
         return f"{type(error).__name__}: {error.msg}{place}"
+    if failed := _of_doctest(error):
+        return failed
     if raised := raised_in_kernel(error):
         error, said = raised, str(raised).strip()
         file, line = _interpreted_at(raised)
@@ -149,6 +151,23 @@ def with_place(error: BaseException) -> str:
     place = f"{Path(file).name}:{line}"
     text = first if place in first else f"{first} ({place})" if first else f"{place}: {statement(file, line)}".rstrip(": ")
     return f"{type(error).__name__}: {text[:400]}"
+
+
+def _of_doctest(error: BaseException) -> str:
+    """Return what an example of a docstring shows, what it should show, and where it is; empty for any other error."""
+    doctest = sys.modules.get("doctest")
+    error = next(iter(getattr(error, "failures", ())), error)  # pytest's, of several examples
+    if doctest is None or not isinstance(error, (doctest.DocTestFailure, doctest.UnexpectedException)):
+        return ""
+    test, example, got = error.test, error.example, getattr(error, "got", "")
+    shown = f"shows {_in_a_line(got) or 'nothing'}" if hasattr(error, "got") else f"raises {describe(error.exc_info[1])}"
+    place = f" ({Path(test.filename).name}:{test.lineno + example.lineno + 1})" if test.filename and test.lineno is not None else ""
+    return f"{type(error).__name__}: {_in_a_line(example.source)} {shown}, expected {_in_a_line(example.want) or 'nothing'}{place}"
+
+
+def _in_a_line(text: str) -> str:
+    found = " ".join(text.split())
+    return found if len(found) <= 150 else f"{found[:150]} …"
 
 
 def with_child(error: BaseException | None, message: str, printed: str | None) -> str:
@@ -290,6 +309,7 @@ class Pretended:
     """Set where the answer is given."""
 
     asked: ClassVar[set[str]] = set()  # names of functions that answered for the card's memory, or about time; emptied before each test
+    by_time = False  # a time that is made up has decided something; reset before each benchmark
     refused = False  # an answer was refused, which the package may have caught; reset before each benchmark
     ran_compiled = False  # a function ran that `torch.compile` left as it is; reset before each test
     compiled = False  # `torch.compile` left a function as it is, maybe one of a module that several tests share
@@ -471,9 +491,12 @@ def _import_of_submodule(error: BaseException) -> Exception | None:
 _WANTS = re.compile(r"install|requir|needs?\b|not (?:be )?(?:available|found)", re.IGNORECASE)
 
 
+_OF_TIME = {"do_bench", "do_bench_cudagraph", "elapsed_time"}
+
+
 @_or(lambda error: False)
 def is_packages(error: BaseException, root: Path, asked_data: bool) -> bool:
-    """Return whether lines of the package raise this whatever a card, a clock, data or the machine say.
+    """Return whether lines of the package raise this whatever a card, a clock, data or the machine say. A time may have been printed.
 
     What the package hides (`raise … from None`) counts as well.
     """
@@ -488,7 +511,18 @@ def is_packages(error: BaseException, root: Path, asked_data: bool) -> bool:
             return False
     if all(map(is_certain, several)):
         return True
-    return not (asked_data or Pretended.asked or Pretended.refused or any(may_be_the_machines(each, root) for each in several))
+    if asked_data or Pretended.refused or Pretended.asked - _OF_TIME:
+        return False
+    if Pretended.asked and (Pretended.by_time or any(_uses_arrays(each, root) for each in several)):
+        return False
+    return not any(may_be_the_machines(each, root) for each in several)
+
+
+def _uses_arrays(error: BaseException, root: Path) -> bool:
+    """Return whether a file of the package that an error passed imports NumPy or pandas, which take a time without a word."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__) if is_own(frame.f_code.co_filename, root))
+    libraries = [sys.modules.get(name, error) for name in ("numpy", "pandas")]
+    return any(value is library for frame in frames for value in frame.f_globals.values() for library in libraries)
 
 
 def _of_an_import(error: BaseException) -> tuple[NotRun, str]:

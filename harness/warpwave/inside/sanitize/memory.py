@@ -80,10 +80,19 @@ class Shadow:
         if self.marks[low // self.unit : (high + itemsize - 1) // self.unit + 1].all():
             return None
         found = ~self.marks[offsets // self.unit]
+        for part in range(self.unit, itemsize, self.unit):
+            found |= ~self.marks[(offsets + part) // self.unit]
         return found if found.any() else None
 
+    def divide(self, itemsize: int) -> bool:
+        """Have a mark for each `itemsize` bytes, as a view of smaller elements needs. Return False if that takes too much memory."""
+        if itemsize < self.unit and self.nbytes <= _MOST_POISONED:
+            self.marks, self.unit = self.marks.repeat(self.unit // itemsize), itemsize
+        return self.unit <= itemsize
+
     def write(self, offsets: NDArray[np.uint64], itemsize: int) -> None:
-        """Mark elements as written. Of a smaller one, all of the unit counts."""
+        """Mark elements as written. If `divide` refuses, a smaller one counts as all of its unit."""
+        self.divide(itemsize)
         for part in range(0, itemsize, self.unit):
             self.marks[(offsets + part) // self.unit] = True
 
@@ -112,11 +121,21 @@ class Shadows:
         return bool(self._shadows)
 
     def written(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return which elements of a tensor were written, as a view of the marks; None if all count as such."""
+        """Return which elements of a tensor were written; None if all count as such."""
+        parts = self._marks(tensor)
+        return torch.stack(parts).all(0) if parts else None
+
+    def _marks(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Return the marks of a tensor's elements, as views of all marks: of each element the first one, then the second, and so on.
+
+        Other tensors of this storage may have smaller elements. None are returned if all count as written.
+        """
         shadow = self._of_tensor(tensor)
-        if shadow is None or tensor.element_size() != shadow.unit:
-            return None
-        return torch.from_numpy(shadow.marks).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        if shadow is None or not shadow.divide(tensor.element_size()):
+            return []
+        several, marks = tensor.element_size() // shadow.unit, torch.from_numpy(shadow.marks)
+        shape, strides, begin = tensor.shape, [several * stride for stride in tensor.stride()], several * tensor.storage_offset()
+        return [marks.as_strided(shape, strides, begin + part) for part in range(several)]
 
     def later(self, tensor: torch.Tensor) -> Later | None:
         """Return what is reported if a tensor is used; None if nothing is."""
@@ -130,11 +149,11 @@ class Shadows:
 
     def mark(self, tensor: torch.Tensor, written: torch.Tensor, later: Later | None = None, like: torch.Tensor | None = None) -> None:
         """Say which elements of a tensor are written, of a copy `like` another. What else is in its storage stays as it is."""
-        if self.written(tensor) is None:
+        if not self._marks(tensor):
             self._track(tensor, wholly_written=True)
-        marks = self.written(tensor)
-        if marks is not None:
-            marks.copy_(written)
+        if parts := self._marks(tensor):
+            for marks in parts:
+                marks.copy_(written)
             shadow = self._shadows[tensor.untyped_storage()._cdata][1]
             source = self._of_tensor(like) if like is not None else None
             shadow.later, shadow.writer = later, source.writer if source is not None else shadow.writer
@@ -159,11 +178,10 @@ class Shadows:
         if name in _MAKERS or (name == "new" and all(isinstance(each, (int, torch.Size)) for each in args[1:])):
             if isinstance(result, torch.Tensor) and not (kwargs and kwargs.get("out") is not None):
                 self._track(result)
-                if result.untyped_storage().nbytes() <= _MOST_POISONED and self.written(result) is not None:
+                if result.untyped_storage().nbytes() <= _MOST_POISONED and self._marks(result):
                     _poison(result)
         elif self._shadows and name not in _HARMLESS:
-            if name == "resize_":
-                self._grown(result)
+            if name == "resize_":  # see `resized`
                 return
             if name in (*_FILLERS, "copy_", "__setitem__") and args and isinstance(args[0], torch.Tensor):
                 self._filled(name, *args, **(kwargs or {}))
@@ -172,7 +190,7 @@ class Shadows:
             for tensor in tensors_in(args, kwargs):
                 if later := self.later(tensor):
                     later.wanted = False
-                if tensor is out and self.written(tensor) is not None:
+                if tensor is out and self._marks(tensor):
                     self._filled("fill_", tensor)
                 else:
                     self.forget(tensor)
@@ -188,34 +206,38 @@ class Shadows:
         shadow.marks[:] = wholly_written
         self._shadows[storage._cdata] = StorageWeakRef(storage), shadow  # type: ignore[no-untyped-call, unused-ignore]
 
-    def _grown(self, tensor: torch.Tensor) -> None:
-        """Keep what was written of a tensor that `resize_` has made larger."""
-        _, before = self._shadows.get(tensor.untyped_storage()._cdata, (None, None))
-        if before is None:
-            return
-        self._track(tensor)
-        after = self.of(tensor.untyped_storage())
-        if after is not None:
-            after.marks[: len(before.marks)] = before.marks[: len(after.marks)]
+    def resized(self, resize: Callable[..., Any], tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Resize a tensor. Nobody has written what is beyond its storage as it was."""
+        storage = storage_of(tensor)
+        before, known = (storage.nbytes(), self.of(storage)) if storage is not None else (0, None)
+        result = resize(tensor, *args, **kwargs)
+        if storage is not None and storage.nbytes() > before:
+            self._track(tensor)
+            if after := self.of(storage):
+                after.marks[: before // after.unit] = True
+                if known is not None and after.divide(known.unit) and known.divide(after.unit):
+                    after.marks[: before // after.unit] = known.marks[: before // after.unit]
+        return result
 
     def _filled(self, name: str, tensor: torch.Tensor, *rest: Any, **named: Any) -> None:
         """Mark what a call has put into a tensor. What it copied may itself not be written."""
-        given = [*rest, *named.values()] if name not in _FILLERS else []
+        given = [*rest, *named.values()] if name not in _FILLERS or name == "fill_" else []
         source = next((each for each in reversed(given) if isinstance(each, torch.Tensor)), None) if given else None
         values = None if source is None or (name == "__setitem__" and source is not rest[1]) else self.written(source)
         if values is not None and values.all():
             values = None
-        marks = self.written(tensor)
-        if marks is None and values is not None:
+        parts = self._marks(tensor)
+        if not parts and values is not None:
             self._track(tensor, wholly_written=True)
-            marks = self.written(tensor)
+            parts = self._marks(tensor)
         try:
-            if marks is None:
+            for marks in parts:
+                if name == "__setitem__":
+                    marks[rest[0]] = True if values is None else values
+                else:
+                    marks.copy_(torch.tensor(True, device="cpu") if values is None else values)
+            if not parts:
                 self.forget(tensor)
-            elif name == "__setitem__":
-                marks[rest[0]] = True if values is None else values
-            else:
-                marks.copy_(torch.tensor(True, device="cpu") if values is None else values)
         except (IndexError, RuntimeError, TypeError):
             self.forget(tensor)
 

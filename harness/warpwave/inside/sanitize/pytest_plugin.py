@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from warpwave.inside.fake_gpu.emulated_findings import Collected
 from warpwave.inside.fake_gpu.redirect import Redirect
-from warpwave.inside.fake_gpu.torch_device import Patch
+from warpwave.inside.fake_gpu.torch_device import Patch, around
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import Ended
 from warpwave.inside.sanitize.sanitizer import Sanitizer
@@ -24,7 +25,10 @@ def of_interpreted_kernels(plugins: pytest.PytestPluginManager, journal: Journal
     """Check interpreted kernels; return what the interpreter and torch must do instead, so that the sanitizer sees it."""
     sanitizer = Sanitizer()
     plugins.register(Sanitized(journal, sanitizer.findings), _NAME)
-    return [*sanitizer.patches(), (Redirect, "watch", staticmethod(TorchReads(sanitizer.shadows, sanitizer.findings).called))]
+    reads, run_backward = TorchReads(sanitizer.shadows, sanitizer.findings), "_engine_run_backward"
+    watching = (Redirect, "watch", staticmethod(reads.called))
+    below = (torch.autograd, run_backward, around(reads.differentiating, getattr(torch.autograd, run_backward)))
+    return [*sanitizer.patches(), watching, below]
 
 
 def of_machine_code(plugins: pytest.PytestPluginManager, journal: Journal | None) -> Collected:

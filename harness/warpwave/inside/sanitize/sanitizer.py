@@ -234,6 +234,7 @@ class Sanitizer:
     def patches(self) -> Iterator[Patch]:
         """Yield what the interpreter must do instead: owner, name, replacement."""
         builder, executor = interpreter.InterpreterBuilder, interpreter.GridExecutor
+        yield torch.Tensor, "resize_", around(self.shadows.resized, torch.Tensor.resize_)
         yield from origin_patches(lambda: self._launch.tensors.by_address if self._launch else None)
         yield from unwritten_patches(builder)
         yield executor, "__call__", around(self._run, executor.__call__)

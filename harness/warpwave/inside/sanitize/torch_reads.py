@@ -11,13 +11,15 @@ whole buffer, and then take what was written. Where it is not known what a funct
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding
@@ -31,7 +33,7 @@ from warpwave.records import Defect, Finding
 _NOT_THE_PACKAGE = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[1]}/")
 # Copies with a place for each element of the source.
 _CONVERSIONS = names("""
-clone contiguous to cpu type type_as float half bfloat16 double int long short char byte
+clone contiguous to cpu type type_as float half bfloat16 double int long short char byte _to_copy
 """)
 # Copies that put elements elsewhere, or choose some.
 _COPIES = names("""
@@ -70,15 +72,44 @@ class TorchReads:
 
     def __init__(self, shadows: Shadows, findings: Findings) -> None:
         self._shadows, self._findings = shadows, findings
+        self._is_below = False  # autograd: an operation of a backward is learned from
+        self._is_learning = False  # which calls torch, too
+
+    def differentiating(self, run_backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a backward. What torch itself computes there is seen only below autograd: it adds gradients, copies them, passes them on."""
+        with _Below(self):
+            return run_backward(*args, **kwargs)
+
+    def below(self, operation: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """Learn from an operation below autograd. A gradient is reported when the package reads it, which it may do in part."""
+        packet = operation.overloadpacket
+        if self._shadows and not self._is_learning and (self._is_known(packet.__name__) or operation._schema.is_mutable):
+            self._is_below = True
+            try:
+                self.called(packet, args, kwargs, result)
+            finally:
+                self._is_below = False
 
     def called(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Learn from one call of torch."""
+        self._is_learning = True
+        try:
+            self._learn(function, args, kwargs, result)
+        finally:
+            self._is_learning = False
+
+    def _learn(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         if not self._shadows:
             self._shadows.called(function, args, kwargs, result)
             return
         name, kwargs = getattr(function, "__name__", ""), kwargs or {}
-        is_copy = name in _CONVERSIONS or name in (Redirect.current.kinds if Redirect.current else ())
-        is_known = is_copy or name in _NUMBERS or name in _COPIES or name in COMPUTING or name in _IN_PLACE
+        if name.startswith("_foreach_") and (each := getattr(torch.Tensor, name.removeprefix("_foreach_"), None)):
+            results = args[0] if name.endswith("_") else result
+            for place, one in enumerate(results if isinstance(results, (list, tuple)) else ()):
+                of_one = [value[place] if isinstance(value, (list, tuple)) else value for value in (*args, *kwargs.values())]
+                self._learn(each, of_one[: len(args)], dict(zip(kwargs, of_one[len(args) :], strict=True)), one)
+            return
+        is_known, is_copy = self._is_known(name), self._is_copy(name)
         if name in _IN_PART:
             is_known = bool(args) and args[0].nbytes <= _MOST_BYTES and any(map(self._has_marks, tensors_in(args)))
         if not is_known or is_packages_op(function):
@@ -104,6 +135,13 @@ class TorchReads:
             elif out is not None:
                 self._shadows.called(function, (), kwargs, result)
 
+    def _is_copy(self, name: str) -> bool:
+        return name in _CONVERSIONS or name in (Redirect.current.kinds if Redirect.current else ())
+
+    def _is_known(self, name: str) -> bool:
+        known = name in _NUMBERS or name in _COPIES or name in COMPUTING or name in _IN_PLACE or name.endswith("_backward")
+        return known or self._is_copy(name)
+
     def _has_marks(self, tensor: torch.Tensor) -> bool:
         return self._shadows.written(tensor) is not None
 
@@ -128,8 +166,10 @@ class TorchReads:
             try:
                 given, named = _filled((args, kwargs), parts, turn)
                 if name in _IN_PLACE or name in _IN_PART:
-                    # It holds the result already. What was unwritten is NaN, which would hide what else makes it so.
-                    given = (given[0].nan_to_num(nan=1.0) if given[0].is_floating_point() else given[0].clone(), *given[1:])
+                    # It holds the result already, with NaN by what was unwritten, which would hide what else makes it so.
+                    whole = args[0].nan_to_num(nan=1.0) if args[0].is_floating_point() else args[0].clone()
+                    own = next((part.written for part in parts if part.tensor is args[0]), None)
+                    given = (whole if own is None else torch.where(own, whole, _filling(whole.dtype, turn)), *given[1:])
                 tries.append(list(tensors_in([function(*given, **named)])))
             except Exception:  # of indices that were never written, say; a whole number may not be divided by 0
                 if turn < 3:
@@ -155,7 +195,7 @@ class TorchReads:
                 continue
             depends = True
             later = next(filter(None, (self._shadows.later(part.tensor) for part in parts)), None)
-            if later is None and name not in _COPIES | _IN_PART:
+            if later is None and name not in _COPIES | _IN_PART and not self._is_below:
                 later = self._findings.later(_finding(parts[0], name, self._shadows.writer(parts[0].tensor)))
             self._shadows.mark(each, sure, later)
         if not depends:
@@ -172,6 +212,27 @@ class TorchReads:
         for part in parts:
             if later := self._shadows.later(part.tensor):
                 later.wanted = False
+
+
+class _Below(TorchDispatchMode):
+    """Shows the operations of a backward to `reads`."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, reads: TorchReads) -> None:
+        super().__init__()
+        self._reads = reads
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        # A package's op runs its code, which sees a card. What we call ourselves, in a launch say, is no read of the package.
+        is_ours = not torch._C._is_torch_function_enabled()
+        if is_packages_op(operation) or is_ours or not hasattr(operation, "overloadpacket"):
+            return operation(*args, **kwargs)
+        with torch._C.DisableTorchFunction(), Redirect.current.of_host() if Redirect.current else nullcontext():
+            result = operation(*args, **kwargs)
+            self._reads.below(operation, args, kwargs, result)
+        return result
 
 
 def _filled(value: Any, parts: list[_Part], turn: int) -> Any:

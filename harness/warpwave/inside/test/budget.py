@@ -33,7 +33,7 @@ LONGER_BUDGET = "Give a longer --budget: importing torch and collecting tests ta
 class Planned(NamedTuple):
     """What a worker announces: files and ids without a test, the `ids` to run, and how many tests were left out, by function.
 
-    `units` are the tests not done, as they are to run.
+    `units` are the tests not done, as they are to run. `chosen` are all those of the job, in pytest's order.
     """
 
     failures: list[Failure]
@@ -41,6 +41,7 @@ class Planned(NamedTuple):
     deselected: int
     left: Counter[str]
     units: dict[str, list[pytest.Item]]
+    chosen: list[pytest.Item]
 
 
 def planned(
@@ -51,7 +52,7 @@ def planned(
     `of` is the architecture, in the compile stage.
     """
     unchosen = collection.choose(items)
-    selected = [item.nodeid for item in items]
+    chosen, selected = list(items), [item.nodeid for item in items]
     failures = [*collection.without_tests(found, selected, is_narrowed(job)), *unchosen]
     if job.what.quick:
         items[:] = few_of_each(items)
@@ -64,7 +65,7 @@ def planned(
     ids = [item.nodeid for item in items if item.nodeid not in done]
     items[:] = [item for item in items if item.nodeid not in done]
     units = {name: [item for item in unit if item.nodeid not in done] for name, unit in units.items()}
-    return Planned(failures, ids, max(0, len(found) - len(selected)), left, units)
+    return Planned(failures, ids, max(0, len(found) - len(selected)), left, units, chosen)
 
 
 _TRY = "try"

@@ -8,16 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warpwave.inside.fake_gpu.launches import Account, LaunchRefusedError, executed
-from warpwave.inside.process.outcomes import frames_in, place_in, raised_in_kernel, statement
+from warpwave.inside.process.outcomes import few, frames_in, place_in, raised_in_kernel, statement
 from warpwave.records import CaseResult, Job, plural
 
 COMPILED = "torch.compile"  # the property of a test without a card that called a function which torch would have compiled
+
+ONLY_AFTER = "passed only after"  # so many tests of its file, which this process had left out
+NOT_AFTER = "failed without"  # so many tests of its file that come before it, for which a budget had no time
 
 
 def notes_of(job: Job, cases: list[CaseResult], again: int) -> Iterator[str]:
     """Say how many tests ran `again` without neighbours on their card, how much of a run was emulated, and what was not compiled."""
     if again:
         yield f"{plural(again, 'test')} ran again alone, because other tests on the card may have disturbed the first try; see test/log.txt"
+    if after := [case.id for case in cases if ONLY_AFTER in case.properties]:
+        yield f"passed only when the tests before it in its file had run, which were left out at first: {few(after)}"
+    if without := [case.id for case in cases if NOT_AFTER in case.properties]:
+        yield f"failed, and there was no time for all tests before it in its file: {few(without)}. --test FILE runs a whole file"
     if job.emulate is not None and cases:  # a test may pass without a launch
         counts = [count for case in cases if (count := executed(case.properties)) is not None]
         did = f"executed {sum(counts):,} wave-instructions of {job.emulate.name}"

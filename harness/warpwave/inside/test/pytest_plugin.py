@@ -28,17 +28,17 @@ from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, TURNS, Neighbour
 from warpwave.inside.process.forks import die_with_parent
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import await_card, await_card_at_first_use
-from warpwave.inside.process.outcomes import OF_ENVIRONMENT, Pretended, unchecked
-from warpwave.inside.process.workers import is_last
+from warpwave.inside.process.outcomes import OF_ENVIRONMENT, Pretended, describe, unchecked
+from warpwave.inside.process.workers import is_last, seconds_left
 from warpwave.inside.scripts.hooks import noted
 from warpwave.inside.test.autotuned import RUNNER, Autotuned, Timed
 from warpwave.inside.test.budget import Turns, planned
 from warpwave.inside.test.collection import Collection, Failure, last_line
-from warpwave.inside.test.notes import COMPILED, failed_by
+from warpwave.inside.test.notes import COMPILED, NOT_AFTER, ONLY_AFTER, failed_by
 from warpwave.inside.test.pretend import begin_test, provide, words_of
 from warpwave.inside.test.settings import counter_limits, settings
-from warpwave.records import BUDGET_UP, FAILED_PROPERTY, HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, NotRun, What
-from warpwave.records.selection import is_bench, is_test, parse_configuration
+from warpwave.records import BUDGET_UP, FAILED_PROPERTY, HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, NotRun, What, plural
+from warpwave.records.selection import file_of, is_bench, is_test, parse_configuration
 
 # Bench files as smoke tests: each must load.
 
@@ -114,6 +114,8 @@ def watched(code: CodeType | None) -> Iterator[list[bool]]:
             sys.setprofile(None)
 
 
+_SANITIZER = "warpwave-sanitized"  # importing its name would import torch
+_SHARE_LEFT = 7 / 8  # of a budget's time, by the tests that run before one that fails
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
 
 
@@ -137,6 +139,8 @@ class Reporter:
         self.stopped = ""
         self.session: pytest.Session | None = None
         self.turns: Turns | None = None  # with a budget
+        self.files: dict[str, list[pytest.Item]] = {}  # the tests of each file that the job has chosen, in pytest's order
+        self.ran: set[pytest.Item] = set()  # in this process, or in one that did not survive it
         self.replaced: list[str] = []
         self._process = os.getpid()
 
@@ -161,6 +165,9 @@ class Reporter:
         left = Counter[str]() if self._takes_over_late() else plan.left
         told = {"ids": plan.ids, "deselected": plan.deselected, "left_out": left.total(), "left": left}
         self.journal.write("collected", **told)
+        for item in plan.chosen:
+            self.files.setdefault(file_of(item.nodeid), []).append(item)
+        self.ran |= {item for item in plan.chosen if item.nodeid in self.collection.deadly}
         if plan.units:
             self.turns = Turns(plan.units, lambda: bool(Launched.functions) or not _notes_launches())
             config.pluginmanager.register(self.turns, TURNS)
@@ -175,8 +182,79 @@ class Reporter:
                 self.done.add(report.nodeid)
                 self._finish(report.nodeid, "skipped", _skip_reason(report), "", not_run=NotRun.SKIPPED)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        """Run a test, and if it fails, once more after the tests of its file before it that this process had left out.
+
+        A quick run leaves some out, a budget has another order, and a resumed run or the one after a crash begins in the middle of a file.
+        What such a test lacks may be what they leave behind: a variable of the module, the content of a fixture.
+        """
+        tests = self.files.get(file_of(item.nodeid), [])
+        left = [each for each in tests[: tests.index(item)] if each not in self.ran] if item in tests else []
+        self.ran.add(item)
+        if not left or settings().job.what.autotune == "all":  # which has a loop of its own
+            return None
+        where = {"nodeid": item.nodeid, "location": item.location}
+        item.ihook.pytest_runtest_logstart(**where)
+        reports = RUNNER.runtestprotocol(item, log=False, nextitem=item.parent)
+        errors = [error for error in self.raised.values() if error is not None]
+        stands = any(getattr(error, "is_finding", False) or unchecked(error) for error in errors)
+        is_ended = self.turns is not None and self.turns.ended_s > 0
+        if any(report.failed for report in reports) and not (stands or is_ended or trouble_if_used()):
+            number = self._run_before(item, left)
+            self._begin(item.nodeid)
+            item.user_properties.clear()
+            reports = RUNNER.runtestprotocol(item, log=False, nextitem=item.parent)
+            if not any(report.failed for report in reports):
+                item.user_properties.append((ONLY_AFTER, plural(number, "test")))
+            elif number < len(left):
+                item.user_properties.append((NOT_AFTER, plural(len(left) - number, "test")))
+            for report in reports:
+                report.user_properties = list(item.user_properties)
+        # Then fixtures end that no later test shares.
+        ended = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(nextitem), when="teardown")
+        if ended.excinfo is not None:
+            reports.append(item.ihook.pytest_runtest_makereport(item=item, call=ended))
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(**where)
+        return True
+
+    def _run_before(self, item: pytest.Item, left: Sequence[pytest.Item]) -> int:
+        """Run the tests that are left before `item`, as long as a budget allows, without a result. Return how many ran."""
+        plugins = item.config.pluginmanager
+        sanitizer = plugins.unregister(name=_SANITIZER)  # its findings would be rows of tests that have no result
+        until = seconds_left() * _SHARE_LEFT
+        try:
+            for number, each in enumerate(left):
+                if settings().job.limits.budget and seconds_left() < until:
+                    return number
+                self.journal.write("turn", id=item.nodeid)  # each has a test's limit
+                self._end_others(each)
+                RUNNER.runtestprotocol(each, log=False, nextitem=each.parent)
+                self.ran.add(each)
+            return len(left)
+        finally:
+            self._end_others(item)
+            if self.turns:
+                self.turns.ended_s = 0.0
+            if sanitizer is not None:
+                plugins.register(sanitizer, _SANITIZER)
+                sanitizer.pytest_runtest_logstart()  # which discards them
+
+    def _end_others(self, item: pytest.Item) -> None:
+        """End the fixtures that a test does not share with the one before it."""
+        try:
+            item.session._setupstate.teardown_exact(item)
+        except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+            self.journal.write("note", text=f"a fixture raised when it ended, before {item.nodeid}: {describe(error)}")
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
+        self._begin(nodeid)
+        self.journal.write("start", id=nodeid)
+
+    def _begin(self, nodeid: str) -> None:
         self.reports, self.raised, self.called = [], {}, ()
         self.printed_before, self.printed = written_so_far(), None
         self.compiling.seconds = 0.0
@@ -185,7 +263,6 @@ class Reporter:
         begin_test(self.account)
         if self.neighbours:
             self.neighbours.begin()
-        self.journal.write("start", id=nodeid)
 
     @pytest.hookimpl(wrapper=True, trylast=True)  # within all other wrappers: each call of theirs would cost the profiler's time
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from warpwave.compare.answer import is_uncompiled
 from warpwave.compare.model import Comparison, Fit, Grid, GridCell, Right, TargetSummary
-from warpwave.records import GateLimits, Gates, NotRun, Verdict, grouped, plural, reasons
+from warpwave.records import Defect, GateLimits, Gates, NotRun, Verdict, grouped, plural, reasons
 from warpwave.render.sections.model import Bit, Line, Section, name, say
 from warpwave.render.text import NOTHING, left_out_of
 
@@ -78,7 +78,8 @@ def _memory(comparison: Comparison) -> list[Line]:
         ran += [*([", "] if ran else []), f"{plural(_ran(target), 'test')} on ", name(target.target)]
     found = Counter(row.finding.defect.value for row in comparison.findings)
     if found:
-        defects = ", ".join(f"{count} {defect}" for defect, count in found.items())
+        counted = (Defect.RACE.value, Defect.UNINITIALISED.value)  # the others are no nouns, or have a plural
+        defects = ", ".join(plural(count, word) if word in counted else f"{count} {word}" for word, count in found.items())
         return [say("memory: ", Bit(defects, Verdict.FAILED), " in ", *ran)]
     # The machine code of an emulated target shows which memory was read, and not whether somebody has written it.
     emulated = [target for target in checking if target.emulated]

@@ -594,6 +594,10 @@ def little(source, target, n, BLOCK: tl.constexpr):
 def host(source, target, n, BLOCK: tl.constexpr):
     there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
     tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 5)
+@triton.jit
+def several(source, target, n, BLOCK: tl.constexpr):
+    there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
+    tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 6)
 @pytest.fixture
 def out():
     return torch.zeros(64, device="cuda")
@@ -641,6 +645,12 @@ def test_little(out, allocator):
 def test_host(out, allocator):
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8))
     host[(2,)](out, out, 64, BLOCK=64)
+@pytest.mark.parametrize("grid", [2, 3])
+@pytest.mark.parametrize("memory", [None, 2, 4, "cpu"])
+def test_several(out, allocator, memory, grid):
+    device, size = (memory, 9999) if memory == "cpu" else ("cuda", memory)
+    triton.set_allocator(lambda *_: memory and torch.empty(size, dtype=torch.int8, device=device))
+    several[(grid,)](out, out, 64, BLOCK=64)
 def test_given(out, allocator):
     given.warmup(out, out, 64, BLOCK=64, grid=(1,))
     given[(1,)](out, out, 64, BLOCK=64)
@@ -648,7 +658,10 @@ def test_given(out, allocator):
 
 
 def test_a_kernel_that_no_driver_launches_has_a_row(run_inside, tmp_path):
-    """One row, with the first launch that is refused, in place of that of the compilation. What the package catches is no fault."""
+    """One row for each reason, with the first launch that is refused, in place of that of the compilation.
+
+    What the package catches is no fault.
+    """
     (tmp_path / "test_launches.py").write_text(TESTS)
     cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
     output = run_inside(tmp_path, Stage.COMPILE, architectures=cards, benches=("bench_*.py",))
@@ -665,6 +678,8 @@ def test_a_kernel_that_no_driver_launches_has_a_row(run_inside, tmp_path):
         *(("sm_90", "odd", "failed", "test_odd"), ("gfx942", "odd", "passed", "test_odd")),
         *(("sm_90", name, "failed", f"test_{name}") for name in ("none", "little", "host")),
         *(("gfx942", name, "passed", f"test_{name}") for name in ("none", "little", "host")),
+        *(("sm_90", "several", "failed", f"test_several[{memory}-2]") for memory in (None, 2, "cpu")),
+        ("gfx942", "several", "passed", "test_several[None-2]"),
     }
     said = {row["function"]: row["reason"] for row in rows if row["verdict"] == "failed"}
     assert said["tall"] == "`tall` cannot be launched on sm_90: its grid is (1, 70000, 1), the limit of y is 65535"

@@ -9,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 from warpwave.inside.fake_gpu.redirect import Redirect
-from warpwave.inside.fake_gpu.streams import Event, Graph, Stream, capture, graphed, wait
+from warpwave.inside.fake_gpu.streams import DEFAULT, Event, Graph, Stream, capture, graphed, seeding, wait
+from warpwave.inside.fake_gpu.torch_device import CardGenerator
 from warpwave.records import Stage
 
 
@@ -124,6 +125,119 @@ def test_a_graph_is_captured_once_before_it_is_replayed():
         graph.replay()
     with capture(graph):
         y -= 1
+
+
+def recorded_on(stream):
+    event = Event()
+    event.record(stream)
+    return event
+
+
+# What a side stream does in a capture on `main`: all as on an H200 (2026-11-30, torch 2.11).
+SIDE = {
+    "apart": ((lambda main, side: 0, lambda main, side: 0), "it uses a stream that waits for none of the capture"),
+    "joined, not forked": ((lambda main, side: main.wait_stream(side), lambda main, side: 0), "it waits for what is not captured"),
+    "an event of before": ((lambda main, side: main.wait_event(BEFORE), lambda main, side: 0), "it waits for what is not captured"),
+    "never joined": ((lambda main, side: side.wait_stream(main), lambda main, side: 0), "capturing stream has unjoined work"),
+    "joined too early": (
+        (lambda main, side: (side.wait_stream(main), main.wait_stream(side)), lambda main, side: 0),
+        "capturing stream has unjoined work",
+    ),
+    "the default stream": ((lambda main, side: DEFAULT.wait_stream(main), lambda main, side: 0), "the default stream waits"),
+    "asked": ((lambda main, side: side.query(), lambda main, side: 0), "operation not permitted when stream is capturing"),
+    "forked and joined": ((lambda main, side: side.wait_stream(main), lambda main, side: main.wait_stream(side)), ""),
+    "by events": (
+        (lambda main, side: side.wait_event(main.record_event()), lambda main, side: recorded_on(side).wait(main)),
+        "",
+    ),
+}
+BEFORE = recorded_on(Stream())
+
+
+@pytest.mark.parametrize("name", SIDE)
+def test_a_side_stream_waits_for_the_capture_and_is_waited_for(name):
+    (fork, join), words = SIDE[name]
+    x, side, graph, main = torch.ones(4, device="cuda"), Stream(), Graph(), Stream()
+
+    def captured():
+        with capture(graph, stream=main):
+            fork(main, side)
+            with side:
+                y = x + 1
+            join(main, side)
+            return y
+
+    if words:
+        with pytest.raises(RuntimeError, match=words):
+            captured()
+        assert Graph.capturing == []
+        return
+    y = captured()
+    x.fill_(5)
+    graph.replay()
+    assert y.tolist() == [6.0] * 4
+
+
+def test_streams_that_join_each_other_are_joined():
+    x, first, second, main = torch.ones(4, device="cuda"), Stream(), Stream(), Stream()
+    with capture(Graph(), stream=main):
+        first.wait_stream(main)
+        second.wait_stream(main)  # and does nothing
+        with first:
+            y = x + 1
+        second.wait_stream(first)
+        main.wait_stream(second)
+    graph = Graph()
+    with main:
+        graph.capture_begin()
+        first.wait_stream(main)
+        with first:
+            y + 1
+        second.wait_stream(first)
+        with pytest.raises(RuntimeError, match="unjoined work"):
+            graph.capture_end()
+
+
+def test_the_default_stream_works_at_once_in_a_capture():
+    x, graph = torch.ones(4, device="cuda"), Graph()
+    with capture(graph), DEFAULT:
+        y = x + 1
+    x.fill_(5)
+    graph.replay()
+    assert y.tolist() == [2.0] * 4
+
+
+def test_a_generator_gets_no_other_seed_in_a_capture():
+    generator = CardGenerator(torch.device("cuda", 0))
+    seeding(CardGenerator.manual_seed, generator, 3)
+    with capture(Graph()):
+        seeding(CardGenerator.manual_seed, generator, 3)
+        for new in ([4], []):
+            with pytest.raises(RuntimeError, match="only when no stream is capturing"):
+                seeding(CardGenerator.manual_seed, generator, *new)
+    assert generator.initial_seed() == 3
+
+
+@pytest.mark.parametrize("is_module", [False, True])
+def test_a_graphed_callable_returns_the_same_memory_each_time(is_module):
+    class Twice(torch.nn.Module):
+        def forward(self, x):
+            return x * 2, {"sum": x.sum()}
+
+    x = torch.ones(4, device="cuda", requires_grad=True)
+    double = graphed(Twice() if is_module else Twice().forward, (x,))
+    first, _ = double(x)
+    second, more = double(x + 1)
+
+    assert first.data_ptr() == second.data_ptr()
+    assert (first.tolist(), more["sum"].item()) == ([4.0] * 4, 8.0)
+    second.sum().backward()
+    assert x.grad.tolist() == [2.0] * 4
+    with pytest.raises(RuntimeError, match="must match"):
+        double(torch.ones(3, device="cuda"))
+    if is_module:
+        double.eval()
+        assert double(x)[0].data_ptr() != first.data_ptr()
 
 
 @pytest.mark.parametrize("is_backward", [False, True])

@@ -196,6 +196,11 @@ def test_what_is_written_to_a_tensor_stays_where_that_is(make, seen):
 
     assert make(3, out=on_card) is on_card
     assert (on_card.device, make(3, out=on_host).device.type) == (CARD, "cpu")
+    assert make(3, out=on_card, device="cuda") is on_card
+    assert make(3, out=on_host, device="cpu") is on_host
+    for out, device in ((on_host, "cuda"), (on_card, "cpu")):  # as on an H200 (2026-11-30, torch 2.11)
+        with pytest.raises(RuntimeError, match=rf"device type {device} does not match device type of out parameter \("):
+            make(3, out=out, device=device)
 
 
 @pytest.mark.parametrize(

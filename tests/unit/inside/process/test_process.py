@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import doctest
 import errno
 import importlib
 import json
@@ -83,6 +84,26 @@ def test_what_happened_in_a_function_that_a_kernel_calls_is_reported(tmp_path, m
         importlib.import_module("imports_it")
 
     assert describe(caught.value) == "IndentationError: unexpected indent (broken.py:2)"
+
+
+DOCTESTS = {
+    ">>> 2 + 2\n5\n": "DocTestFailure: 2 + 2 shows 4, expected 5 (doubled.py:12)",
+    ">>> [\n...     1,\n... ]\n": "DocTestFailure: [ 1, ] shows [1], expected nothing (doubled.py:12)",
+    ">>> x = 2\n>>> x = 3\n3\n": "DocTestFailure: x = 3 shows nothing, expected 3 (doubled.py:13)",
+    ">>> 1 / 0\n3\n": "UnexpectedException: 1 / 0 raises ZeroDivisionError: division by zero, expected 3 (doubled.py:12)",
+}
+
+
+@pytest.mark.parametrize("text", DOCTESTS)
+def test_a_failed_example_of_a_docstring_says_what_it_shows(text):
+    example = doctest.DocTestParser().get_doctest(text, {}, "doubled", "doubled.py", 11)
+    with pytest.raises((doctest.DocTestFailure, doctest.UnexpectedException)) as caught:
+        doctest.DebugRunner().run(example)
+
+    assert describe(caught.value) == DOCTESTS[text]
+    several = Exception()
+    several.failures = [caught.value]  # as pytest keeps them with --doctest-continue-on-failure
+    assert describe(several) == DOCTESTS[text]
 
 
 def test_two_test_files_of_one_name_are_said_in_words(tmp_path):

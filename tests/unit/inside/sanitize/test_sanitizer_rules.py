@@ -311,6 +311,25 @@ def made(how="empty"):
     ones[(1,)](x, 16 * x.stride(0), BLOCK=32)
     return x
 
+class Partial(torch.autograd.Function):  # its gradient has 16 elements
+    @staticmethod
+    def forward(ctx, x): return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient): return made()
+
+class Kept(Partial):
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.kept = made()  # so it is copied where it is accumulated
+        return ctx.kept
+
+def grad(use, times=1):
+    x = torch.ones(17, device="cuda").requires_grad_()
+    for _ in range(times):
+        use(x).sum().backward()
+    return x.grad
+
 WRITTEN = torch.arange(17, device="cuda") < 16
 ROWS = torch.ones(17, 2, device="cuda")
 PLACES = torch.tensor([3, 15], device="cuda")
@@ -396,6 +415,26 @@ x.masked_scatter(WRITTEN, ROWS[:, 0]).sum()
 [y := torch.zeros(17, device="cuda"), y.__iadd__(x), y.sum()]
 [y := torch.ones(17, device="cuda"), y.lerp_(x, 0.5), y.sum()]
 [y := torch.ones(17, device="cuda"), y.index_add_(0, torch.arange(17, device="cuda"), x), y.sum()]
+[y := torch.empty(68, device="cuda", dtype=torch.uint8), y.view(torch.float32).index_copy_(0, PLACES, ROWS[:2, 0]), y.sum()]
+[y := torch.empty(68, device="cuda", dtype=torch.uint8), y.view(torch.float32)[:16].fill_(1), y.sum()]
+[y := torch.empty(17, device="cuda"), y.view(torch.uint8)[:8].zero_(), y.sum()]
+[y := torch.empty(17, device="cuda"), y.view(torch.uint8)[:8].zero_(), y.view(torch.int16)[:5].sum()]
+[y := torch.empty(68, device="cuda", dtype=torch.uint8), ones[(1,)](y.view(torch.float32), 16, BLOCK=32), y.sum()]
+[y := torch.empty(17, device="cuda"), ones[(1,)](y.view(torch.int16), 31, BLOCK=32), y[15].item()]
+[y := torch.ones(3, device="cuda"), y.fill_(x[16]), y.sum()]
+[y := torch.ones(17, device="cuda"), torch._foreach_add_([y, y], [y, x]), y.sum()]
+[y := torch.ones(17, device="cuda"), torch._foreach_mul([y, x], 2.0)[1].sum()]
+[y := torch.ones(17, device="cuda"), torch._foreach_copy_([y], [x]), y.sum()]
+[y := torch.ones(17, device="cuda"), y.resize_(18), y.sum()]
+[x[16:].fill_(0), x.resize_(18), x.sum()]
+torch.empty(17, device="cuda").mul_(0)
+x.mul_(WRITTEN)
+grad(Partial.apply).sum()
+grad(Partial.apply, times=2).sum()
+grad(Kept.apply).sum()
+grad(lambda x: Partial.apply(x) + x).sum()
+grad(lambda x: Partial.apply(x.exp())).sum()
+grad(lambda x: Partial.apply(x[None].expand(3, -1)[0])).sum()
 """.strip().splitlines()
 RIGHT_TORCH_READS = """
 x[:16].sum()
@@ -408,6 +447,24 @@ x[WRITTEN].sum()
 [x[16:].fill_(0), x.sum()]
 [x.__setitem__(16, 3.0), x.sum()]
 [x.copy_(torch.ones(17, device="cuda")), x.sum()]
+[x[16:].view(torch.uint8).zero_(), x.sum()]
+[y := torch.empty(68, device="cuda", dtype=torch.uint8), y.view(torch.float32)[:16].fill_(1), y[:64].sum()]
+[y := torch.empty(68, device="cuda", dtype=torch.uint8), ones[(1,)](y.view(torch.float32), 16, BLOCK=32), y[:64].sum()]
+[y := torch.empty(17, device="cuda"), ones[(1,)](y.view(torch.int16), 32, BLOCK=32), y[:16].view(torch.uint8).sum()]
+[y := torch.ones(3, device="cuda"), y.fill_(x[15]), y.sum()]
+[y := torch.ones(17, device="cuda"), torch._foreach_add_([y, y], [y, x]), y[:16].sum()]
+[y := torch.ones(17, device="cuda"), torch._foreach_add_([y], [y]), y.sum()]
+[y := torch.ones(17, device="cuda"), y.resize_(18), y[:17].sum()]
+[y := torch.ones(17, device="cuda"), y.resize_(3), y.sum()]
+grad(Partial.apply)
+grad(Partial.apply, times=2)[:16].sum()
+grad(Kept.apply)[:16].sum()
+grad(lambda x: Partial.apply(x) + x)[:16].sum()
+grad(lambda x: Partial.apply(x.exp()))[:16].sum()
+grad(lambda x: Partial.apply(x)[:16])[:16].sum()
+grad(lambda x: torch.where(WRITTEN, Partial.apply(x), 0.0))[:16].sum()
+grad(lambda x: torch.where(WRITTEN, Partial.apply(torch.where(WRITTEN, x, 0.0)), 0.0)).sum()
+[y := torch.empty(0, device="cuda").resize_(17), ones[(1,)](y, 17, BLOCK=32), y.sum()]
 [x.zero_(), x.sum()]
 [x.scatter_(0, torch.tensor([16], device="cuda"), 1.0), x.sum()]
 [x.index_copy_(0, PLACES + 1, ROWS[:2, 0]), x.sum()]
@@ -422,7 +479,6 @@ x[WRITTEN].sum()
 [x.scatter_reduce_(0, PLACES + 1, ROWS[:2, 0], "sum", include_self=False), x.sum()]
 [x.index_copy_(0, PLACES, ROWS[:2, 0]), x[:16].sum()]
 [y := torch.empty(17, device="cuda"), y.index_copy_(0, torch.arange(17, device="cuda"), ROWS[:, 0]), y.sum()]
-[y := torch.empty(68, device="cuda", dtype=torch.uint8), y.view(torch.float32).index_copy_(0, PLACES, ROWS[:2, 0]), y.sum()]
 [y := torch.zeros(17, device="cuda"), y.index_copy_(0, PLACES, x[PLACES]), y.sum()]
 [y := torch.empty(2, 17, device="cuda"), y.index_fill_(0, PLACES // 14, 1.0), y.sum()]
 [y := torch.zeros(17, device="cuda"), y.__iadd__(x), y[:16].sum()]
@@ -454,7 +510,7 @@ def test_what_torch_reads(run_inside, tmp_path):
 
     assert (silent, alarms) == ([], {})
     assert len(outcomes) == len(WRONG_TORCH_READS) + len(RIGHT_TORCH_READS) + 12
-    expected = "uninitialised-read in torch.sum at test_a.py:36: reads partial[16], of shape [17], which nobody wrote; "
+    expected = "uninitialised-read in torch.sum at test_a.py:55: reads partial[16], of shape [17], which nobody wrote; "
     assert f"{expected}ones wrote other elements of it: " in outcomes["wrong_made[empty]"]["message"]
     assert "ones wrote other elements of it" in outcomes["wrong[x.cpu().sum()]"]["message"]
 
