@@ -5,8 +5,6 @@ of these kernels run no longer than that. With plain tensors and without tracing
 called, under an autograd function if there is a gradient to record.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

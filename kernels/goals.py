@@ -4,8 +4,6 @@ A goal is a ratio of two medians of one run: the kernel's, and that of a copy of
 products that cannot be avoided. If a goal covers several sizes, the worst one counts.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """Shared by layer_norm and rms_norm: argument checks, result tensors, and the choice of kernels and grids."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Sequence

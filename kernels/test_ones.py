@@ -3,8 +3,6 @@
 A wrong result can hide there on a card: see `docs/kernels/attention.md`, "One key".
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 

@@ -1,7 +1,5 @@
 """Addition: the smallest complete kernel, and the simplest measure of bandwidth."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

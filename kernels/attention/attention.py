@@ -1,7 +1,5 @@
 """`torch.nn.functional.scaled_dot_product_attention` with the kernels of this package."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import math

@@ -3,11 +3,9 @@
 Dropout stores no mask: a probability is kept or not by a random word of its place (Philox4x32-7, keyed by a seed from torch's generator).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,7 +69,7 @@ def _extra(mask: Tensor | None, seed: Tensor | None, p: float) -> Extra:
 
 @custom_op("warpwave::attention_masked")
 def _masked(
-    query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], seed: Optional[Tensor], causal: bool, scale: float, p: float
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, seed: Tensor | None, causal: bool, scale: float, p: float
 ) -> tuple[Tensor, Tensor]:
     """Return the output, and the natural logarithms of the sums of exponentials (fp32); infinity for a row that sees nothing."""
     if is_empty(query, value):
@@ -83,7 +81,7 @@ def _masked(
 
 @custom_op("warpwave::attention_masked_backward")
 def _masked_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Optional[Tensor], seed: Optional[Tensor], out: Tensor, lse: Tensor,
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, seed: Tensor | None, out: Tensor, lse: Tensor,
     causal: bool, scale: float, p: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     if is_empty(query, value):

@@ -1,7 +1,5 @@
 """Attention and its gradients against float64 and against PyTorch's own, with whatever backend that chooses."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

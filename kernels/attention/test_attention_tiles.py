@@ -1,7 +1,5 @@
 """What the width of heads and a tile decide, in attention and its gradients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Attention with a mask and with dropout, against PyTorch's own, and against float64 with the dropped probabilities known."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

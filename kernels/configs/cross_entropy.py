@@ -1,7 +1,5 @@
 """Launch configurations of cross entropy: how rows of logits are walked through, and how they are held."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

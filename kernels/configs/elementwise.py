@@ -1,7 +1,5 @@
 """Launch configurations of add, gelu and dropout: elements a program, and its warps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Launch configurations of layer_norm and rms_norm, forward and backward. Columns and elements are of two bytes: half as many of four."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

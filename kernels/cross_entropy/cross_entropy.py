@@ -1,7 +1,5 @@
 """Cross entropy of logits and class indices. The forward reads the logits once; the gradient takes another read and write, or a write."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -5,8 +5,6 @@ the row's other parts. The row itself stays in registers. Programs start in the 
 will start next.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

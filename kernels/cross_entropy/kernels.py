@@ -5,8 +5,6 @@ split into its *body*, from the first boundary to the last, with 16-byte accesse
 after, with one small access. Rows that start and end on boundaries are all body (`EVEN`).
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

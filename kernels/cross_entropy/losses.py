@@ -1,7 +1,5 @@
 """The loss, with every logit read once: statistics of parts of rows, then of rows, then of all rows."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """Cross entropy and its gradients against float64, with both ways to compute the gradient, at vocabulary sizes and awkward ones."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

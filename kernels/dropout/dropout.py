@@ -1,7 +1,5 @@
 """Dropout that never stores its mask: the backward generates it again from the same seed."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,5 @@
 """GELU, exact and in its tanh form: element-wise kernels that reach memory speed if their special functions are cheap."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

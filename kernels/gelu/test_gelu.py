@@ -1,7 +1,5 @@
 """GELU and its gradient against float64, both forms."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

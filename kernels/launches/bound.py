@@ -7,8 +7,6 @@ are None, and which start on 16 bytes. On AMD it also depends on the size of a t
 are bound on NVIDIA's cards only.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

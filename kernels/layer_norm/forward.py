@@ -3,8 +3,6 @@
 In every kernel, None instead of a pointer leaves out the weight or bias.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """Layer normalization, forward and backward, each with one read of its inputs and one write of its results."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

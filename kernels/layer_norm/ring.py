@@ -8,8 +8,6 @@ The programs of a row are neighbours in the grid. GPUs start programs in the ord
 that run, or that will run once others end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Layer normalization and its gradients against float64."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

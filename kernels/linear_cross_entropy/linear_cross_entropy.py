@@ -1,7 +1,5 @@
 """Linear layer and cross entropy in one op: loss and gradients with three products, without ever storing all logits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """Linear cross entropy against the two ops it replaces, in float64: loss and every gradient, over several chunks."""
 
-from __future__ import annotations
-
 import functools
 import sys
 

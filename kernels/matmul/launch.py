@@ -4,8 +4,6 @@ Everything that depends on shapes, strides and dtypes is decided once and cached
 GPU.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

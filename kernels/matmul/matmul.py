@@ -1,8 +1,6 @@
 """`torch.matmul` and `torch.nn.functional.linear` with the kernels of this package; linear applies an activation before rounding."""
 
-from __future__ import annotations
-
-from typing import Any, Optional
+from typing import Any
 
 import torch
 import triton
@@ -117,7 +115,7 @@ _matmul.register_autograd(_matmul_backward, setup_context=_matmul_context)
 
 @custom_op("warpwave::linear", repeats=True)
 def _linear(
-    input: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], activation: Optional[str], save: bool
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str | None, save: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     out, saved = multiply(input, weight.t(), bias, activation, save)
     return out, saved if save else input.new_empty(0)

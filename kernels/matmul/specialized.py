@@ -1,7 +1,5 @@
 """The launch of the warp-specialized kernel: TMA descriptors, and shares of sums."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Products whose sum is split: several programs have a part of it each, and a second kernel adds the parts up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 

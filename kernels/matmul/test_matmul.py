@@ -1,7 +1,5 @@
 """The matrix product, the linear layer and their gradients against float64."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

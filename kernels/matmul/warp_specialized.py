@@ -9,8 +9,6 @@ Tiles that are left over when every program has had as many as the others would 
 each program has a part of one, and writes it in fp32; `sum_tiles_kernel` adds the parts up.
 """
 
-from __future__ import annotations
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait

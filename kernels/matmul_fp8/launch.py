@@ -1,7 +1,5 @@
 """The tile of an fp8 product, and its launch, decided once for shapes, strides and dtypes."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """`scaled_mm`: the product of fp8 matrices and their scales."""
 
-from __future__ import annotations
-
 import torch
 
 from kernels.configs import card, choose

@@ -1,7 +1,5 @@
 """The launch of the warp-specialized fp8 kernel."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Each point is one call. Tokens are rows: 1 to 64 of a step of decoding, 8192 of 
 `LARGE` bytes.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

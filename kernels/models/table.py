@@ -4,8 +4,6 @@ For each op: speed over a copy of as many bytes, or for products and attention o
 half of the list that configurations may be fitted to, and for the other half. Below, each point that falls short, to be given a reason.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable

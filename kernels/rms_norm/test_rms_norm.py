@@ -1,7 +1,5 @@
 """Root mean square normalization and its gradients against float64. Code shared with layer_norm is tested there."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -3,8 +3,6 @@
 Short rows share a program. A long row is split between several programs, which exchange the maximum and the sum of their parts.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

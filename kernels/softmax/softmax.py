@@ -1,7 +1,5 @@
 """Softmax and log-softmax along any dimension, of any length, and their gradients."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

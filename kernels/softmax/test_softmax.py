@@ -1,7 +1,5 @@
 """Softmax, log-softmax and their gradients against float64, at common sizes and at awkward ones."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Launch attention backward for Hopper: which tensors it takes, what it prepares, and its tiles."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

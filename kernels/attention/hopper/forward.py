@@ -1,7 +1,5 @@
 """Launch attention forward for Hopper: which tensors it takes, its tiles, and their order."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

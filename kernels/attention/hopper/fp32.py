@@ -8,8 +8,6 @@ and tiles of them come through tensor descriptors. Only P and dS are split on th
 Hopper's tensor cores round a sum toward zero at each step. So the sum over all keys or queries is made in short ones, added in registers.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

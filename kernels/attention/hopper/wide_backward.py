@@ -1,7 +1,5 @@
 """Launch attention backward for Hopper, heads of more than 128 columns: a kernel for dK and dV, and one for dQ."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ several programs never add to the same memory, and results are bitwise reproduci
 out of registers. The mask is applied to every block, even if it masks nothing: a second loop without it would mostly take more registers.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

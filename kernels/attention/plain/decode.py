@@ -5,8 +5,6 @@ sum, which is not yet divided, with its highest score and its sum of exponential
 "Flash-Decoding for long-context inference" (2023).
 """
 
-from __future__ import annotations
-
 import functools
 
 import torch

@@ -4,8 +4,6 @@ Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Scores are nev
 number per row.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

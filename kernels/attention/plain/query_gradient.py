@@ -1,7 +1,5 @@
 """The backward kernel of attention in plain Triton for the gradient of queries, see `backward.py`."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
