@@ -75,7 +75,7 @@ def _parameter(ptr, columns, inside):
 @triton.jit
 def rows_of(group, ROWS: tl.constexpr, VECTOR: tl.constexpr):
     """Return the rows of a group: neighbours, or with `VECTOR`, every VECTOR-th. Such rows start at the same place within 16 bytes."""
-    return ((group // VECTOR).to(tl.int64) * ROWS + tl.arange(0, ROWS)) * VECTOR + group % VECTOR
+    return (tl.cast(group // VECTOR, tl.int64) * ROWS + tl.arange(0, ROWS)) * VECTOR + group % VECTOR
 
 
 @triton.jit
