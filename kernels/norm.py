@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kernels.configs import Card, card, choose
 from kernels.configs.norm import LAYER_NORM, RMS_NORM, Norm, Parts, Ring, Tile
-from kernels.dispatch import cdiv, next_power_of_2
+from kernels.dispatch import CustomOp, cdiv, next_power_of_2
 from kernels.launches.bound import Bound, on_boundary
 from kernels.layer_norm import ring
 from kernels.layer_norm.backward import backward_kernel, backward_steps_kernel, column_sums_kernel, totals_kernel
@@ -53,6 +53,26 @@ def empty_gradients(input: Tensor, parameters: Sequence[Tensor | None], wanted: 
     """Return gradients of the input and of the parameters; unwanted ones are empty, because an op must return a tensor."""
     shapes = ((p.shape, p.dtype) if p is not None and want else (0, input.dtype) for p, want in zip(parameters, wanted[1:], strict=True))
     return tuple(torch.empty(shape, dtype=dtype, device=input.device) for shape, dtype in ((input.shape, input.dtype), *shapes))
+
+
+def register_autograd(op: CustomOp, backward: CustomOp) -> None:
+    """Register the gradient of an op of (input, *parameters, n_columns, eps), whose results are those of `empty_results`."""
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        *tensors, _, _ = inputs
+        ctx.count = len(tensors)
+        ctx.save_for_backward(*tensors, output[1])
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+
+    def gradients(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        wanted = list(ctx.needs_input_grad[: ctx.count])
+        if grad is None:
+            return (None,) * (ctx.count + 2)
+        grads = backward(grad, *ctx.saved_tensors, wanted)
+        return (*(found if want else None for found, want in zip(grads, wanted, strict=True)), None, None)
+
+    op.register_autograd(gradients, setup_context=setup_context)
 
 
 def forward(
@@ -103,20 +123,12 @@ def _plan(
         block, n_parts, height = tile.columns * 2 // size, _parts(tile, n_columns, size), tile.rows
     else:
         tile = config.forward_long
-        options = {"BLOCK": tile.elements, "EVEN": n_columns % tile.elements == 0, "num_warps": tile.warps}
-        return _Plan(Bound(forward_steps_kernel, (n_rows,), options), 0)
+        even = n_columns % tile.elements == 0
+        return _Plan(Bound(forward_steps_kernel, (n_rows,), BLOCK=tile.elements, EVEN=even, num_warps=tile.warps), 0)
     vector = tile.vector if isinstance(tile, Tile) else 1
-    options = {
-        "PACKED": tile.packed,
-        "ROWS": height,
-        "WIDTH": block // tile.chunks,
-        "CHUNKS": tile.chunks,
-        "VECTOR": vector,
-        "SLOTS": next_power_of_2(n_parts),
-        "num_warps": tile.warps,
-        **_limit(tile.registers),
-    }
-    return _Plan(Bound(forward_kernel, (cdiv(n_rows, height * vector) * vector * n_parts,), options), n_parts)
+    shape = {"ROWS": height, "WIDTH": block // tile.chunks, "CHUNKS": tile.chunks, "VECTOR": vector, "SLOTS": next_power_of_2(n_parts)}
+    options = {"PACKED": tile.packed, "num_warps": tile.warps, **_limit(tile.registers)}
+    return _Plan(Bound(forward_kernel, (cdiv(n_rows, height * vector) * vector * n_parts,), **shape, **options), n_parts)
 
 
 def backward(
@@ -149,15 +161,8 @@ def _backward_plan(
     if striding := _striding(config, n_columns, size, odd):
         tile, width, height = striding
         parts = min(cdiv(n_rows, height * tile.vector), max(1, on.processors * tile.programs // tile.vector)) * tile.vector
-        options = {
-            "ROWS": height,
-            "WIDTH": width,
-            "CHUNKS": tile.chunks,
-            "VECTOR": tile.vector,
-            "STAGES": tile.stages,
-            "num_warps": tile.warps,
-        }
-        stride_over = Bound(backward_kernel, (parts,), options)
+        shape = {"ROWS": height, "WIDTH": width, "CHUNKS": tile.chunks, "VECTOR": tile.vector}
+        stride_over = Bound(backward_kernel, (parts,), **shape, STAGES=tile.stages, num_warps=tile.warps)
 
         def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
             stride_over(*given, dx, *sums, stride, n_rows, n_columns)
@@ -166,16 +171,9 @@ def _backward_plan(
         n_parts = _parts(shared, n_columns, size)
         parts = min(n_rows, on.processors * shared.programs // n_parts)
         vector = ring.VECTOR_BYTES // size
-        options = {
-            "VECTOR": vector,
-            "BLOCK": shared.columns * 2 // size,
-            "SLOTS": max(_FEWEST_SLOTS, next_power_of_2(n_parts)),
-            "AHEAD": shared.ahead,
-            "WARPS": shared.warps,
-            "num_warps": shared.warps,
-            **_limit(shared.registers),
-        }
-        share_rows = Bound(ring.backward_ring_kernel, (parts * n_parts,), options)
+        shape = {"VECTOR": vector, "BLOCK": shared.columns * 2 // size, "SLOTS": max(_FEWEST_SLOTS, next_power_of_2(n_parts))}
+        options = {"AHEAD": shared.ahead, "WARPS": shared.warps, "num_warps": shared.warps, **_limit(shared.registers)}
+        share_rows = Bound(ring.backward_ring_kernel, (parts * n_parts,), **shape, **options)
 
         def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
             share_rows(*given, dx, *sums, _words(dx, n_rows * n_parts), stride // vector, n_rows, n_columns // vector, n_parts)
@@ -184,9 +182,9 @@ def _backward_plan(
         steps, columns = config.backward_long, config.column_sums
         height, across = columns.elements // columns.columns, cdiv(n_columns, columns.columns)
         parts = min(cdiv(n_rows, height), max(1, on.processors * columns.programs // across))
-        one_row = Bound(backward_steps_kernel, (n_rows,), {"BLOCK": steps.elements, "num_warps": steps.warps})
-        options = {"ROWS": height, "BLOCK": columns.columns, "STAGES": columns.stages, "num_warps": columns.warps}
-        column_sums = Bound(column_sums_kernel, (across, parts), options)
+        one_row = Bound(backward_steps_kernel, (n_rows,), BLOCK=steps.elements, num_warps=steps.warps)
+        shape = {"ROWS": height, "BLOCK": columns.columns}
+        column_sums = Bound(column_sums_kernel, (across, parts), **shape, STAGES=columns.stages, num_warps=columns.warps)
 
         def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
             one_row(*given, dx, stride, n_columns)
@@ -194,7 +192,7 @@ def _backward_plan(
                 grad, rows, _, mean, rstd = given
                 column_sums(grad, rows, mean, rstd, *sums, stride, n_rows, n_columns)
 
-    totals = Bound(totals_kernel, (cdiv(n_columns, 32), 2), {"ROWS": 64, "BLOCK": 32, "num_warps": 4})
+    totals = Bound(totals_kernel, (cdiv(n_columns, 32), 2), ROWS=64, BLOCK=32, num_warps=4)
 
     def launch(*tensors: Any) -> None:
         *given, dx, dweight, dbias = tensors

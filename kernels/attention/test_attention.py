@@ -203,10 +203,10 @@ def test_autocast(device, draw):
 
 def test_it_is_a_registered_op(causal, draw, registered):
     q, k, v = (draw(1, 2, 20, 16).requires_grad_() for _ in range(3))
-    registered(lambda q, k, v: attention(q, k, v, is_causal=causal), _attention, (q, k, v), (q, k, v, causal, 0.25))
+    registered(lambda q, k, v: attention(q, k, v, is_causal=causal), _attention, (q, k, v), (q, k, v, None, None, causal, 0.25, 0.0))
     q, k, v = q.detach(), k.detach(), v.detach()
-    out, lse = _attention.registered(q, k, v, causal, 0.25)
-    torch.library.opcheck(_attention_backward.registered, (draw(*out.shape), q, k, v, out, lse, causal, 0.25))
+    out, lse = _attention.registered(q, k, v, None, None, causal, 0.25, 0.0)
+    torch.library.opcheck(_attention_backward.registered, (draw(*out.shape), q, k, v, None, None, out, lse, causal, 0.25, 0.0))
 
 
 def test_logarithms_are_natural(causal, draw):
@@ -215,7 +215,8 @@ def test_logarithms_are_natural(causal, draw):
     scores = 0.25 * q.double() @ k.double().mT
     if causal:
         scores = scores.masked_fill(~torch.ones(40, 40, dtype=torch.bool, device=q.device).tril(), float("-inf"))
-    torch.testing.assert_close(_attention.registered(q, k, v, causal, 0.25)[1].double(), scores.logsumexp(-1), rtol=1e-5, atol=1e-5)
+    _, lse = _attention.registered(q, k, v, None, None, causal, 0.25, 0.0)
+    torch.testing.assert_close(lse.double(), scores.logsumexp(-1), rtol=1e-5, atol=1e-5)
 
 
 def test_what_it_does_not_take_is_refused(draw):

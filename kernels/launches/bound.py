@@ -37,7 +37,7 @@ class Bound:
 
     __slots__ = ("_constants", "_kernel", "_options", "_run", "compiled", "grid")
 
-    def __init__(self, kernel: Any, grid: tuple[int, ...], options: dict[str, Any]) -> None:
+    def __init__(self, kernel: Any, grid: tuple[int, ...], /, **options: Any) -> None:
         self._kernel, self.grid, self._options = kernel, grid, options
         self.compiled: CompiledKernel | None = None
         self._run: Callable[..., None] | None = None

@@ -166,22 +166,16 @@ def _pointers(
         "WIDEN": widen,
         "EARLY": early and on.early["EARLY"],
     }
-    bound = Bound(matmul_kernel, (programs,), options | epilogue | tile.launched)
+    bound = Bound(matmul_kernel, (programs,), **options, **epilogue, **tile.launched)
     return lambda *tensors: bound(*tensors, m, n, k, *strides)
 
 
 def _row(tile: Tile, a: Layout, b: Layout, epilogue: Epilogue) -> Launch:
     (m, k), n = a.shape, b.shape[1]
     block = tile.k * 2 if k > tile.k * 2 and k % (tile.k * 2) == 0 else tile.k
-    options: dict[str, Any] = {
-        "M": m,
-        "STEPS": cdiv(k, block),
-        "BLOCK_N": tile.n,
-        "BLOCK_K": block,
-        "EVICTION": "evict_first" if n * k * 2 < PASSING else "",
-        "num_warps": tile.warps,
-    }
-    bound = Bound(row_kernel, (cdiv(n, tile.n),), options | epilogue)
+    eviction = "evict_first" if n * k * 2 < PASSING else ""
+    shape = {"M": m, "STEPS": cdiv(k, block), "BLOCK_N": tile.n, "BLOCK_K": block}
+    bound = Bound(row_kernel, (cdiv(n, tile.n),), **shape, EVICTION=eviction, **epilogue, num_warps=tile.warps)
     return lambda *tensors: bound(*tensors, n, k, a.stride[0], b.stride[1])
 
 
@@ -238,7 +232,7 @@ def _on_lines(x: torch.Tensor) -> torch.Tensor:
 def _copy_rows(on: Card, dtype: torch.dtype, x: Layout, step: int, boundary: bool) -> Callable[[torch.Tensor, torch.Tensor], None]:
     (rows, columns), block = x.shape, 2048
     chunks, vector = cdiv(columns, block), math.gcd(8, columns, x.stride[0]) if boundary else 1
-    bound = Bound(copy_rows_kernel, (rows * chunks,), {"VECTOR": vector, "BLOCK_SIZE": block})
+    bound = Bound(copy_rows_kernel, (rows * chunks,), VECTOR=vector, BLOCK_SIZE=block)
     return lambda out, x: bound(out, x, columns, chunks, step, x.stride(0))
 
 

@@ -88,7 +88,7 @@ def _buffers(tile: Tile, itemsize: int) -> int:
 
 def adding_up(parts: int, on: Card, elements: int, epilogue: Epilogue) -> Bound:
     """Return the kernel that adds up the parts of a product of so many elements, and its grid."""
-    return Bound(sum_kernel, (cdiv(elements, BLOCK_SIZE),), {"SPLITS": parts, "BLOCK_SIZE": BLOCK_SIZE, **epilogue, **on.early})
+    return Bound(sum_kernel, (cdiv(elements, BLOCK_SIZE),), SPLITS=parts, BLOCK_SIZE=BLOCK_SIZE, **epilogue, **on.early)
 
 
 def in_parts(splits: int, product: Callable[[Layout, Layout], Launch], on: Card, a: Layout, b: Layout, epilogue: Epilogue) -> Launch:

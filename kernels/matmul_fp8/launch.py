@@ -69,7 +69,7 @@ def _plan(
         "EARLY": parts > 1 and on.early["EARLY"],
         **tile.launched,
     }
-    bound = Bound(scaled_mm_kernel, (cdiv(m, tile.m) * cdiv(n, tile.n), parts), options)
+    bound = Bound(scaled_mm_kernel, (cdiv(m, tile.m) * cdiv(n, tile.n), parts), **options)
     add_up = adding_up(parts, on, m * n, PLAIN)
 
     sizes = (m, n, k // parts, a.stride[0], b.stride[0], *strides)

@@ -77,14 +77,14 @@ def _plan(
     # Under a mask, the first keys have the most queries. So programs that start together take these of several heads first, but of no more
     # heads than the cache holds. Without a mask, take one head after the other.
     section = largest_divisor(units, max(1, _SHARED_CACHE // (8 * rows * depth))) if causal else 1
-    prepare = Bound(
-        attention_hopper_prepare_kernel, (row_tiles * batch * heads,), {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS, "num_warps": 4}
-    )
-    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "WIDTH": 0, "num_warps": 4}
-    multiply = Bound(attention_hopper_backward_kernel, (section, blocks, units // section), options)
+    options = {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS}
+    prepare = Bound(attention_hopper_prepare_kernel, (row_tiles * batch * heads,), **options, num_warps=4)
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "WIDTH": 0}
+    multiply = Bound(attention_hopper_backward_kernel, (section, blocks, units // section), **options, num_warps=4)
     n_queries, n_keys = (batch * n * length * depth for n, length in ((heads, rows), (kv_heads, keys)))
-    options = {"BLOCK": _ROUNDED, "num_warps": 4}
-    round_query, round_keys = (Bound(attention_hopper_round_kernel, (cdiv(n, _ROUNDED),), options) for n in (n_queries, n_keys))
+    round_query, round_keys = (
+        Bound(attention_hopper_round_kernel, (cdiv(n, _ROUNDED),), BLOCK=_ROUNDED, num_warps=4) for n in (n_queries, n_keys)
+    )
 
     vector, _ = fp32_layouts()
     of_q, of_v, of_dout = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, _KEYS, _ROWS))

@@ -118,7 +118,7 @@ def _plan(
     dealt = max(dealt - split, 1)
     sizes = total, dealt, split, section, row_tiles, heads, group, rows, keys
     options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "SPLIT": split > 0}
-    bound = Bound(attention_hopper_kernel, (programs,), {**options, "WIDTH": 0, "num_warps": 4})
+    bound = Bound(attention_hopper_kernel, (programs,), **options, WIDTH=0, num_warps=4)
     of_q, of_k, of_v, of_out = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, block, block, _ROWS))
 
     def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:

@@ -217,8 +217,8 @@ class _Splitter:
         batch, self._heads, self._rows, width = shape
         self.step = cdiv(self._rows, _ROWS) * _ROWS
         self._size = (batch * self._heads * 3 * self.step, padded(width))
-        options = {"WIDTH": width, "COLUMNS": padded(width), "BLOCK": _BLOCK}
-        self._split = Bound(attention_fp32_split_kernel, (self.step // _BLOCK, batch * self._heads), options)
+        grid = self.step // _BLOCK, batch * self._heads
+        self._split = Bound(attention_fp32_split_kernel, grid, WIDTH=width, COLUMNS=padded(width), BLOCK=_BLOCK)
         self._describe = [descriptors(lambda x, n=n: TensorDescriptor.from_tensor(x, [n, x.shape[1]])) for n in blocks]
 
     def __call__(self, x: Tensor, out: Tensor | None = None, delta: Tensor | None = None) -> list[TensorDescriptor]:
@@ -249,7 +249,7 @@ def _forward_plan(on: Card, q: Shape, v: Shape, strides: tuple[Shape, ...], boun
     tiles = cdiv(rows, tile.m)
     split_q, split_k, split_v = _Splitter(q, tile.m), _Splitter((*v[:3], width), tile.n), _Splitter(v, tile.n)
     options = _options(tile, causal, V_WIDTH=v_width, V_COLUMNS=padded(v_width))
-    attend = Bound(attention_fp32_forward_kernel, (tiles * batch * heads,), options)
+    attend = Bound(attention_fp32_forward_kernel, (tiles * batch * heads,), **options)
     sizes = (tiles, heads // kv_heads, rows, keys, split_q.step, split_k.step)
 
     def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
@@ -279,10 +279,10 @@ def _backward_plan(on: Card, q: Shape, v: Shape, strides: tuple[Shape, ...], bou
     split_k, split_v = (_Splitter((*v[:3], columns), of_query.n, of_keys.n) for columns in (width, v_width))
     query_tiles, key_tiles = cdiv(rows, of_query.m), cdiv(keys, of_keys.n)
     options = _options(of_query, causal, WIDTH=width, COLUMNS=padded(width))
-    query = Bound(attention_fp32_query_kernel, (query_tiles * batch * heads,), options)
+    query = Bound(attention_fp32_query_kernel, (query_tiles * batch * heads,), **options)
     options = _options(of_keys, causal, WIDTH=width, COLUMNS=padded(width), V_WIDTH=v_width, V_COLUMNS=padded(v_width))
     wanted: list[dict[str, int]] = [{"DK": True, "DV": False}, {"DK": False, "DV": True}] if of_keys.split else [{"DK": True, "DV": True}]
-    key_value = [Bound(attention_fp32_key_value_kernel, (key_tiles * batch * kv_heads,), options | which) for which in wanted]
+    key_value = [Bound(attention_fp32_key_value_kernel, (key_tiles * batch * kv_heads,), **options, **which) for which in wanted]
     sizes = (heads // kv_heads, rows, keys, split_q.step, split_k.step)
 
     def launch(

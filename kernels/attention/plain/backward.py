@@ -128,30 +128,9 @@ def key_value_kernel(
     q_view = (q, q_strides, batch, head * group, rows, q_begin)
     dout_view = (dout, dout_strides, batch, head * group, rows, q_begin)
     extra = (mask, mask_strides, seed, threshold, kept_scale)
-    within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr, first, kv_heads * group, group)
-    dk, dv = _sweep_queries(
-        dk,
-        dv,
-        *within,
-        begin,
-        rows,
-        keys,
-        reach,
-        total,
-        scale,
-        extra,
-        WIDTH,
-        V_WIDTH,
-        M,
-        EVEN,
-        GROUPED,
-        CAUSAL,
-        DK,
-        DV,
-        TMA,
-        PART,
-        PRECISION,
-    )
+    within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr)
+    sizes = (first, kv_heads * group, group, begin, rows, keys, reach, total, scale)
+    dk, dv = _sweep_queries(dk, dv, *within, *sizes, extra, WIDTH, V_WIDTH, M, EVEN, GROUPED, CAUSAL, DK, DV, TMA, PART, PRECISION)
     if table is None:
         at = tl.cast(batch * kv_heads + head, tl.int64) * keys
         step = 1
@@ -178,20 +157,10 @@ def _has_few_terms(rows: int, keys: int, causal: bool, width: int, v_width: int)
 
 
 def backward(
-    dout: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    out: torch.Tensor,
-    lse: torch.Tensor,
-    causal: bool,
-    scale: float,
-    query_tile: Tile,
-    key_value_tile: Tile,
-    precision: str,
-    extra: Extra = NOTHING,
-    sequences: Sequences | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    dout: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor,
+    causal: bool, scale: float, query_tile: Tile, key_value_tile: Tile, precision: str,
+    extra: Extra = NOTHING, sequences: Sequences | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
     """Return the gradients of q, k and v, dense. The arguments are those and the results of `forward`."""
     batch, heads, rows, width = q.shape
     kv_heads, keys, v_width = v.shape[-3:]
@@ -217,23 +186,8 @@ def backward(
 
     table, tiles = sequences.table(query_tile.m, rows) if sequences else (None, -(-rows // query_tile.m))
     tensors, meta = operands(query_tile)
-    query_kernel[(tiles * batch * heads,)](
-        *tensors,
-        out,
-        lse,
-        delta,
-        dq,
-        *strides,
-        steps(out),
-        tiles,
-        heads,
-        *sizes,
-        *extra,
-        table,
-        EDGE=causal or sequences is not None or keys % query_tile.n > 0,
-        EXACT_DELTA=exact,
-        **meta,
-    )
+    meta |= {"EDGE": causal or sequences is not None or keys % query_tile.n > 0, "EXACT_DELTA": exact}
+    query_kernel[(tiles * batch * heads,)](*tensors, out, lse, delta, dq, *strides, steps(out), tiles, heads, *sizes, *extra, table, **meta)
     table, tiles = sequences.table(key_value_tile.n, keys, of_keys=True) if sequences else (None, -(-keys // key_value_tile.n))
     tensors, meta = operands(key_value_tile)
     meta |= {"EVEN": sequences is None and rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}

@@ -141,24 +141,16 @@ def forward(
 # The number of keys is not part of the plan: it grows with each step of decoding, while the cache that holds them stays.
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    on: Card,
-    dtype: torch.dtype,
-    boundaries: tuple[bool, ...],
-    strides: tuple[tuple[int, ...], ...],
-    q: tuple[int, ...],
-    kv_heads: int,
-    v_width: int,
-    parts: int,
-    tile: Decode,
-    precision: str,
-) -> tuple[Bound, Bound | None]:
+    on: Card, dtype: torch.dtype, boundaries: tuple[bool, ...], strides: tuple[tuple[int, ...], ...], q: tuple[int, ...],
+    kv_heads: int, v_width: int, parts: int, tile: Decode, precision: str,
+) -> tuple[Bound, Bound | None]:  # fmt: skip
     """Return the launch of the parts, and of the kernel that adds them up if there are several."""
     batch, heads, rows, width = q
     widths = {"V_WIDTH": v_width, "V_COLUMNS": padded(v_width)}
     sizes = {"WIDTH": width, "COLUMNS": padded(width), "M": padded(heads // kv_heads * rows), "N": tile.n, **widths}
     options = {"WHOLE": parts == 1, "PRECISION": precision, "num_warps": tile.warps, "num_stages": tile.stages, **tile.options}
-    attend = Bound(attention_decode_kernel, (batch * kv_heads, parts), sizes | options)
+    attend = Bound(attention_decode_kernel, (batch * kv_heads, parts), **sizes, **options)
     if parts == 1:
         return attend, None
-    options = {"PARTS": triton.next_power_of_2(parts), "AT_ONCE": 16, **widths, "num_warps": 4}
-    return attend, Bound(attention_decode_sum_kernel, (batch * heads * rows,), options)
+    options = {"PARTS": triton.next_power_of_2(parts), "AT_ONCE": 16, **widths}
+    return attend, Bound(attention_decode_sum_kernel, (batch * heads * rows,), **options, num_warps=4)
