@@ -24,6 +24,7 @@ from kernels.cross_entropy.kernels import (
     weighted,
     write_edges,
 )
+from kernels.exchange import again, collect, publish
 
 
 @triton.jit(do_not_specialize_on_alignment=["n_rows", "n_columns", "n_words"])
@@ -40,37 +41,6 @@ def prepare_kernel(target_ptr, weight_ptr, divisors_ptr, words_ptr, n_rows, n_co
     for at in tl.range(first, n_words, step):
         words = at + tl.arange(0, BLOCK_SIZE)
         tl.store(words_ptr + words, tl.zeros((BLOCK_SIZE,), tl.int64), mask=words < n_words)
-
-
-@triton.jit
-def publish(peak, total, word_ptr):
-    """Publish a part's largest logit and sum as one word. Nothing else is published, so no memory ordering is needed."""
-    word = (peak.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (total.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
-    tl.atomic_xchg(word_ptr, word, sem="relaxed")
-
-
-@triton.jit
-def collect(words_ptr, N_PARTS: tl.constexpr, PADDED: tl.constexpr):
-    """Return a row's largest logit and sum of exp(logit - largest), once all its parts have published theirs."""
-    parts = tl.arange(0, PADDED)
-    words = tl.load(words_ptr + parts, mask=parts < N_PARTS, other=1, volatile=True)
-    while tl.min((words != 0).to(tl.int32), axis=0) == 0:
-        words = tl.load(words_ptr + parts, mask=parts < N_PARTS, other=1, volatile=True)
-    peaks = tl.where(parts < N_PARTS, (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), NEVER)
-    totals = tl.where(parts < N_PARTS, (words & 0xFFFFFFFF).to(tl.int32).to(tl.float32, bitcast=True), 0.0)
-    highest = tl.max(peaks, axis=0)
-    return highest, tl.sum(totals * tl.exp2((peaks - finite(highest)) * LOG2E), axis=0)
-
-
-@triton.jit
-def again(logits, PACKED: tl.constexpr):
-    """Return the logits for a second use. The compiler would keep them in fp32, which takes twice the registers of half precision.
-
-    It cannot see through this operation.
-    """
-    if PACKED and logits.dtype.primitive_bitwidth == 16:
-        logits = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [logits], dtype=logits.dtype, is_pure=False, pack=2)
-    return logits
 
 
 @triton.jit
@@ -107,7 +77,7 @@ def held_kernel(
         total += tl.sum(tl.exp2((edges - base) * LOG2E), axis=0)
     words_ptr += row.to(tl.int64) * N_PARTS
     if N_PARTS > 1:
-        publish(peak, total, words_ptr + part)
+        publish(words_ptr + part, peak, total)
 
     # Everything that needs no other part is done before waiting for them.
     tl.store(peak_ptr + tl.program_id(0), peak)
@@ -130,7 +100,9 @@ def held_kernel(
             spread += tl.sum(weighted(edges, weight_ptr, edge, edge < n_columns), axis=0)
         tl.store(spread_ptr + tl.program_id(0), spread)
     if N_PARTS > 1:
-        highest, row_total = collect(words_ptr, N_PARTS, PADDED)
+        peaks, totals = collect(words_ptr, N_PARTS, PADDED)
+        highest = tl.max(peaks, axis=0)
+        row_total = tl.sum(totals * tl.exp2((peaks - finite(highest)) * LOG2E), axis=0)
         factor *= tl.exp2((peak - highest) * LOG2E) / row_total
     else:
         # A row of only -inf gives NaN, as in PyTorch.

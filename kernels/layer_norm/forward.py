@@ -6,6 +6,8 @@ In every kernel, None instead of a pointer leaves out the weight or bias.
 import triton
 import triton.language as tl
 
+from kernels.exchange import again
+
 
 @triton.jit
 def mean_of(total, n_columns):
@@ -18,14 +20,6 @@ def rstd_of(squares, n_columns, eps):
     """Return 1 / sqrt(mean + eps), correctly rounded: it is one number per row, and its error affects every column."""
     root = tl.sqrt_rn(mean_of(squares, n_columns) + eps)
     return tl.div_rn(tl.full(root.shape, 1.0, tl.float32), root)
-
-
-@triton.jit
-def _packed(x, PACKED: tl.constexpr):
-    # The compiler would keep values for a second use in fp32, in twice the registers of half precision. It cannot see through this.
-    if PACKED and x.dtype.primitive_bitwidth == 16:
-        x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
-    return x
 
 
 @triton.jit
@@ -158,7 +152,7 @@ def forward_kernel(
     for i in tl.static_range(COUNT):
         if mean_ptr is not None:
             # Around the mean: E[x**2] - E[x]**2 would cancel.
-            x = tl.where(inside[i], _packed(chunks[i], PACKED).to(tl.float32) - mean[:, None], 0.0)
+            x = tl.where(inside[i], again(chunks[i], PACKED).to(tl.float32) - mean[:, None], 0.0)
         else:
             x = chunks[i].to(tl.float32)
         if i < CHUNKS:
@@ -191,7 +185,7 @@ def forward_kernel(
         tl.store(mean_ptr + rows, mean, mask=one_of_them)
     tl.store(rstd_ptr + rows, rstd, mask=one_of_them)
     for i in tl.static_range(COUNT):
-        out = _packed(chunks[i], PACKED).to(tl.float32)
+        out = again(chunks[i], PACKED).to(tl.float32)
         if mean_ptr is not None:
             out -= mean[:, None]
         out *= rstd[:, None]
