@@ -158,26 +158,21 @@ def _backward_plan(
     size = dtypes[1].itemsize if dtypes[1] else 1
     wanted = [dtype is not None for dtype in dtypes[-2:]]
     odd = _starts_anywhere(boundaries[0] and boundaries[1], boundaries[5], n_columns, stride, size)
+    at_once, n_words = None, 0  # all in one launch, with words that programs exchange
     if striding := _striding(config, n_columns, size, odd):
         tile, width, height = striding
         parts = min(cdiv(n_rows, height * tile.vector), max(1, on.processors * tile.programs // tile.vector)) * tile.vector
         shape = {"ROWS": height, "WIDTH": width, "CHUNKS": tile.chunks, "VECTOR": tile.vector}
-        stride_over = Bound(backward_kernel, (parts,), **shape, STAGES=tile.stages, num_warps=tile.warps)
-
-        def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
-            stride_over(*given, dx, *sums, stride, n_rows, n_columns)
-
+        at_once = Bound(backward_kernel, (parts,), **shape, STAGES=tile.stages, num_warps=tile.warps)
+        sizes = stride, n_rows, n_columns
     elif shared := _ring(config.backward_rings, on, boundaries, n_columns, stride, size):
         n_parts = _parts(shared, n_columns, size)
         parts = min(n_rows, on.processors * shared.programs // n_parts)
         vector = ring.VECTOR_BYTES // size
         shape = {"VECTOR": vector, "BLOCK": shared.columns * 2 // size, "SLOTS": max(_FEWEST_SLOTS, next_power_of_2(n_parts))}
         options = {"AHEAD": shared.ahead, "WARPS": shared.warps, "num_warps": shared.warps, **_limit(shared.registers)}
-        share_rows = Bound(ring.backward_ring_kernel, (parts * n_parts,), **shape, **options)
-
-        def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
-            share_rows(*given, dx, *sums, _words(dx, n_rows * n_parts), stride // vector, n_rows, n_columns // vector, n_parts)
-
+        at_once = Bound(ring.backward_ring_kernel, (parts * n_parts,), **shape, **options)
+        n_words, sizes = n_rows * n_parts, (stride // vector, n_rows, n_columns // vector, n_parts)
     else:
         steps, columns = config.backward_long, config.column_sums
         height, across = columns.elements // columns.columns, cdiv(n_columns, columns.columns)
@@ -185,19 +180,18 @@ def _backward_plan(
         one_row = Bound(backward_steps_kernel, (n_rows,), BLOCK=steps.elements, num_warps=steps.warps)
         shape = {"ROWS": height, "BLOCK": columns.columns}
         column_sums = Bound(column_sums_kernel, (across, parts), **shape, STAGES=columns.stages, num_warps=columns.warps)
-
-        def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
-            one_row(*given, dx, stride, n_columns)
-            if any(wanted):
-                grad, rows, _, mean, rstd = given
-                column_sums(grad, rows, mean, rstd, *sums, stride, n_rows, n_columns)
-
     totals = Bound(totals_kernel, (cdiv(n_columns, 32), 2), ROWS=64, BLOCK=32, num_warps=4)
 
     def launch(*tensors: Any) -> None:
         *given, dx, dweight, dbias = tensors
         sums = [torch.empty((parts, n_columns), dtype=torch.float32, device=dx.device) if want else None for want in wanted]
-        gradients_of(tuple(given), dx, sums)
+        if at_once:
+            at_once(*given, dx, *sums, *([_words(dx, n_words)] if n_words else []), *sizes)
+        else:
+            one_row(*given, dx, stride, n_columns)
+            if any(wanted):
+                grad, rows, _, mean, rstd = given
+                column_sums(grad, rows, mean, rstd, *sums, stride, n_rows, n_columns)
         if any(wanted):
             totals(*sums, dweight, dbias, parts, n_columns)
 

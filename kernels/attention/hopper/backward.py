@@ -131,7 +131,7 @@ def _backward_sequences(
     by_queries, tiles_of_queries = sequences.table(_ROWS, rows)
     by_keys, tiles_of_keys = sequences.table(2 * _KEYS, keys, of_keys=True)
     group = heads // kv_heads
-    shared = _heads_of_a_program(group, tiles_of_keys * kv_heads, uneven=True)
+    shared = 1 if tiles_of_keys * kv_heads < _WAVES * card().processors else group  # as in `_plan`
     stores = shared == group
     sums = [x if stores else torch.zeros_like(x, dtype=torch.float32) for x in (dk, dv)]
     options = {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS, "num_warps": 4}
@@ -151,11 +151,3 @@ def _backward_sequences(
         n = x.numel()
         attention_hopper_round_kernel[(cdiv(n, _ROUNDED),)](x, exact, factor, n, BLOCK=_ROUNDED, num_warps=4)
     return dq, dk, dv
-
-
-def _heads_of_a_program(group: int, programs: int, uneven: bool) -> int:
-    """Return how many of the heads that share keys a program walks over: all, or one if multiprocessors would be idle.
-
-    `uneven`: programs are of different lengths, by a mask, and long. A few such programs read the same queries at different times.
-    """
-    return 1 if programs < (_WAVES if uneven else 1) * card().processors else group
