@@ -8,6 +8,15 @@ import triton.language as tl
 
 from kernels.exchange import again
 
+# Each thread waits for its own word. With a Triton loop, some threads could see the words and others not.
+UNTIL_THERE = tl.constexpr("""{
+        .reg .pred absent;
+        again:
+        ld.relaxed.gpu.global.u64 $0, [$1];
+        setp.eq.u64 absent, $0, 0;
+        @absent bra again;
+        }""")
+
 
 @triton.jit
 def mean_of(total, n_columns):
@@ -32,21 +41,7 @@ def _publish(words_ptr, first, second, exist):
 
 @triton.jit
 def _wait(words_ptr):
-    # In assembly, so that each thread waits for its own words. With a Triton loop, some threads could see the words and others not.
-    return tl.inline_asm_elementwise(
-        """{
-        .reg .pred absent;
-        again:
-        ld.relaxed.gpu.global.u64 $0, [$1];
-        setp.eq.u64 absent, $0, 0;
-        @absent bra again;
-        }""",
-        "=l,l",
-        [words_ptr],
-        dtype=tl.int64,
-        is_pure=False,
-        pack=1,
-    )
+    return tl.inline_asm_elementwise(UNTIL_THERE, "=l,l", [words_ptr], dtype=tl.int64, is_pure=False, pack=1)
 
 
 @triton.jit

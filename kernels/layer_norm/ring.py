@@ -13,6 +13,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from kernels.layer_norm.backward import add_both, add_up
+from kernels.layer_norm.forward import UNTIL_THERE
 
 # The name in Triton 3.9; 3.6 has another.
 async_load = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
@@ -53,21 +54,8 @@ def _publish(word_ptr, first, second, exists):
 def _collect(words_ptr, n_parts, slots):
     """Return the sums of all parts, once they are published; unused slots are zero."""
     there = slots < n_parts
-    # In assembly, so that each thread waits for its own word.
-    words = gl.inline_asm_elementwise(
-        """{
-        .reg .pred absent;
-        again:
-        ld.relaxed.gpu.global.u64 $0, [$1];
-        setp.eq.u64 absent, $0, 0;
-        @absent bra again;
-        }""",
-        "=l,l",
-        [words_ptr + gl.where(there, slots, 0)],
-        dtype=gl.int64,
-        is_pure=False,
-        pack=1,
-    )
+    own = words_ptr + gl.where(there, slots, 0)
+    words = gl.inline_asm_elementwise(UNTIL_THERE, "=l,l", [own], dtype=gl.int64, is_pure=False, pack=1)
     first = (words >> 32).to(gl.int32).to(gl.float32, bitcast=True)
     second = words.to(gl.int32).to(gl.float32, bitcast=True)
     return gl.where(there, first, 0.0), gl.where(there, second, 0.0)
