@@ -89,7 +89,7 @@ def forward(
     dtypes = tuple([tensor.dtype if tensor is not None else None for tensor in tensors])
     plan = _plan(card(), config, dtypes, on_boundary(*tensors), n_rows, n_columns, rows.stride(0))
     if plan.n_parts:
-        words = None if plan.n_parts == 1 else _words(rows, n_rows * plan.n_parts)
+        words = None if plan.n_parts == 1 else torch.zeros(n_rows * plan.n_parts, dtype=torch.int64, device=rows.device)
         plan.launch(*tensors, words, rows.stride(0), n_rows, n_columns, plan.n_parts, eps)
     else:
         plan.launch(*tensors, rows.stride(0), n_columns, eps)
@@ -159,7 +159,12 @@ def _backward_plan(
     wanted = [dtype is not None for dtype in dtypes[-2:]]
     odd = _starts_anywhere(boundaries[0] and boundaries[1], boundaries[5], n_columns, stride, size)
     at_once, n_words = None, 0  # all in one launch, with words that programs exchange
-    if striding := _striding(config, n_columns, size, odd):
+    # Where a program strides over rows: its tile, the columns of a chunk, and how many rows it has at a time.
+    striding = odd_stride(n_columns, size) if odd and config.even else None
+    if not striding and (tile := _fitting(config.backward, n_columns, size)):
+        striding = even_stride(n_columns, size) if config.even else None
+        striding = striding or (tile, block := _block(n_columns), max(1, tile.elements // (block * size // 2)))
+    if striding:
         tile, width, height = striding
         parts = min(cdiv(n_rows, height * tile.vector), max(1, on.processors * tile.programs // tile.vector)) * tile.vector
         shape = {"ROWS": height, "WIDTH": width, "CHUNKS": tile.chunks, "VECTOR": tile.vector}
@@ -186,7 +191,8 @@ def _backward_plan(
         *given, dx, dweight, dbias = tensors
         sums = [torch.empty((parts, n_columns), dtype=torch.float32, device=dx.device) if want else None for want in wanted]
         if at_once:
-            at_once(*given, dx, *sums, *([_words(dx, n_words)] if n_words else []), *sizes)
+            words = (torch.zeros(n_words, dtype=torch.int64, device=dx.device),) if n_words else ()
+            at_once(*given, dx, *sums, *words, *sizes)
         else:
             one_row(*given, dx, stride, n_columns)
             if any(wanted):
@@ -204,26 +210,11 @@ def _starts_anywhere(first: bool, second: bool, n_columns: int, stride: int, ele
     return first and second and element_size == 2 and n_columns % vector > 0 and (stride - n_columns) % vector == 0
 
 
-def _striding(config: Norm, n_columns: int, element_size: int, odd: bool) -> tuple[Tile, int, int] | None:
-    """Return the tile of a backward that strides over rows, the columns of a chunk, and how many rows it has at a time."""
-    tile, block = _fitting(config.backward, n_columns, element_size), _block(n_columns)
-    fitting = odd_stride(n_columns, element_size) if odd and config.even else None
-    if fitting or not tile:
-        return fitting
-    even = even_stride(n_columns, element_size) if config.even else None
-    return even or (tile, block, max(1, tile.elements // (block * element_size // 2)))
-
-
 def _ring(tiles: Sequence[Ring], on: Card, boundaries: tuple[bool, ...], n_columns: int, stride: int, element_size: int) -> Ring | None:
     """Return the first tile for rows of this length, if they can be copied to shared memory and all programs of a row run concurrently."""
     tile = next((tile for tile in tiles if n_columns * element_size // 2 <= tile.longest), None)
     fits = tile and _parts(tile, n_columns, element_size) <= on.processors * tile.programs
     return tile if fits and all(boundaries[:2]) and ring.takes(n_columns * element_size, stride * element_size) else None
-
-
-def _words(beside: Tensor, n: int) -> Tensor:
-    """Return so many zero words: one for each part of each row."""
-    return torch.zeros(n, dtype=torch.int64, device=beside.device)
 
 
 def _rows(input: Tensor, n_columns: int) -> Tensor:

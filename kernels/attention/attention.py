@@ -16,7 +16,7 @@ from kernels.attention.plain.backward import backward
 from kernels.attention.plain.forward import forward
 from kernels.attention.plain.tiles import padded
 from kernels.configs import choose
-from kernels.configs.attention import ATTENTION, MOST_OF_DECODING, Decode
+from kernels.configs.attention import ATTENTION, MOST_OF_DECODING
 from kernels.contract import autocast_all, check_dtype, check_same
 from kernels.dispatch import custom_op
 from kernels.launches.tape import repeatable
@@ -134,13 +134,6 @@ def hopper_kernels(direction: str, query: Tensor, key: Tensor, value: Tensor, ca
 _module = functools.cache(importlib.import_module)
 
 
-def _decode_tile(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Decode | None:
-    """Return the tile for few queries of many keys, or None if there are many, or the card has none."""
-    width = padded(max(query.shape[-1], value.shape[-1]))
-    tile = next((tile for tile in choose(ATTENTION).decode if width <= tile.width), None)
-    return tile if tile and decode.supports(query, key, causal, tile.most) else None
-
-
 def _empty_results(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     out = query.new_empty((*query.shape[:-1], value.shape[-1]))
     return out, out.new_empty(query.shape[:-1], dtype=torch.float32)
@@ -158,9 +151,11 @@ def _attention(
         out, lse = _empty_results(query, key, value)
         return out.zero_(), lse.fill_(math.inf)
     if mask is None and seed is None:
-        few = not causal and query.shape[2] <= MOST_OF_DECODING  # the common case costs only this check
-        if few and (tile := _decode_tile(query, key, value, causal)):
-            return decode.forward(query, key, value, scale, tile, choose(ATTENTION).precision)
+        if not causal and query.shape[2] <= MOST_OF_DECODING:  # the common case costs only this check
+            config, width = choose(ATTENTION), padded(max(query.shape[-1], value.shape[-1]))
+            tile = next((tile for tile in config.decode if width <= tile.width), None)
+            if tile and decode.supports(query, key, causal, tile.most):
+                return decode.forward(query, key, value, scale, tile, config.precision)
         if hopper := hopper_kernels("forward", query, key, value, causal):
             return hopper.forward(query, key, value, causal, scale)
     tiles, precision = plain_tiles(query, value)

@@ -68,8 +68,10 @@ def multiply(
         if a.dtype == torch.float32:
             refuse()  # torch's setting may change
             precision = "tf32" if choose(MATMUL).tf32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
-            if choose(MATMUL).dense_fp32:
-                a, b = _read_fast(a, b, precision)
+            if choose(MATMUL).dense_fp32:  # copied if the kernel then reads them several times faster
+                a = a.contiguous() if precision == "tf32" and b.shape[-1] >= WORTH_A_COPY else a
+                if a.shape[-2] >= WORTH_A_COPY:
+                    b = b.contiguous() if precision == "ieee" else b.mT.contiguous().mT
         a, b = _unit_stride(a), _unit_stride(b)
         large = min(a.shape[-2], b.shape[-1]) >= FEWEST_IN_REACH and out.numel() * a.shape[-1] >= IN_REACH
         if precision is None and choose(MATMUL).specialized and large:
@@ -206,14 +208,6 @@ def _copied(on: Card, boundaries: tuple[bool, ...], a: Layout, b: Layout) -> tup
     reached = [boundary and x.in_reach_of_tma() for x, boundary in zip(operands, boundaries, strict=True)]
     choices = itertools.product(*[(False, True) if reach else (True,) for reach in reached])
     return min(choices, key=cost)
-
-
-def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return fp32 operands, copied if the kernel then reads them several times faster."""
-    m, n = a.shape[-2], b.shape[-1]
-    if precision == "ieee":
-        return a, b.contiguous() if m >= WORTH_A_COPY else b
-    return a.contiguous() if n >= WORTH_A_COPY else a, b.mT.contiguous().mT if m >= WORTH_A_COPY else b
 
 
 def _on_lines(x: torch.Tensor) -> torch.Tensor:

@@ -92,10 +92,6 @@ def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return multiply(a, b)[0]
 
 
-def _matmul_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
 def _matmul_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     a, b = ctx.saved_tensors
     wanted = ctx.needs_input_grad
@@ -105,7 +101,7 @@ def _matmul_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None,
     return of_a, _matmul(a.mT, grad) if wanted[1] else None
 
 
-_matmul.register_autograd(_matmul_backward, setup_context=_matmul_context)
+_matmul.register_autograd(_matmul_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
 
 
 def _empty_linear(input, weight, bias, activation, save):

@@ -48,18 +48,9 @@ def _shape(width: int, v_width: int) -> tuple[int, int, int, bool]:
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, sequences: Sequences | None = None) -> tuple[Tensor, Tensor]:
-    """Return `softmax(scale * q k^T) v`, and the logarithm of the softmax's denominator.
+    """Return what `plain.forward.forward` does, of the same tensors; `supports` says which dtypes, widths and strides.
 
-    Args:
-        q: (batch, heads, rows, D), fp16 or bf16; `supports` says which widths and strides.
-        k: (batch, a divisor of heads, keys, D).
-        v: (batch, the same, keys, DV).
-        causal: row i sees the keys 0..i.
-        sequences: the rows and keys of a batch of one are those of sequences, one after the other. Causal, each has as many keys as rows.
-
-    Returns:
-        (batch, heads, rows, DV) in q's dtype, contiguous, and (batch, heads, rows) in fp32. With `sequences`, the first one is a view of
-        (rows, heads, DV).
+    With `sequences` and a causal mask, each has as many keys as rows.
     """
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     if sequences is not None:

@@ -114,10 +114,7 @@ def split(programs: int, keys: int, block: int, resident: int) -> int:
 def forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, tile: Decode, precision: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the output (B, H, L, Ev) and, in fp32, the natural logarithms of the sums of exponentials (B, H, L).
-
-    `q` is (B, H, L, E), `k` (B, H / group, S, E) and `v` (B, H / group, S, Ev), fp16 or bf16, none of them empty; `scale` is positive.
-    """
+    """Return what `forward.forward` does, of the same tensors in fp16 or bf16, without a mask."""
     (batch, heads, rows, width), (kv_heads, keys, v_width) = q.shape, v.shape[1:]
     out = torch.empty((batch, heads, rows, v_width), dtype=q.dtype, device=q.device)
     lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
