@@ -3,8 +3,8 @@
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -173,31 +173,20 @@ def _launch_rows(backward: bool, out: Tensor, inputs: Sequence[Tensor], strides:
     n_rows, dtypes = out.numel() // n_columns, (out.dtype, *[tensor.dtype for tensor in inputs])
     on = card()
     plan = _plan(on, choose(SOFTMAX, on), backward, dtypes, n_rows, n_columns, strides, on_boundary(*inputs), log)
-    if plan.few:
-        for bound in plan.launches:
-            bound(out, *inputs, *strides, n_rows)
-        return
-    slots = plan.words(out)
+    slots = (out,) if plan.sizes else ()  # a word for each part of each row; where there are no parts, any tensor
+    if plan.n_words:
+        slots = ((torch.zeros if plan.zeros else torch.empty)(plan.n_words, dtype=torch.int64, device=out.device),)
     for bound in plan.launches:
-        bound(out, *inputs, slots, *strides, n_rows, n_columns, plan.split, plan.segment)
+        bound(out, *inputs, *slots, *strides, n_rows, *plan.sizes)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What a shape comes to: launches one after the other, in how many parts a row is, and the elements of a part."""
+class _Plan(NamedTuple):
+    """What a shape comes to: launches one after the other, and what they get: words, and columns, parts of a row, elements of a part."""
 
     launches: tuple[Bound, ...]
-    split: int = 1
-    segment: int = 0
+    sizes: tuple[int, ...] = ()
     n_words: int = 0
     zeros: bool = False
-    few: bool = False
-
-    def words(self, out: Tensor) -> Tensor:
-        """Return a word for each part of each row; where there are no parts, any tensor."""
-        if not self.n_words:
-            return out
-        return (torch.zeros if self.zeros else torch.empty)(self.n_words, dtype=torch.int64, device=out.device)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -257,7 +246,7 @@ def _plan(
     grid = (cdiv(n_rows, rows) * split,)
     kernel = softmax_backward_kernel if backward else softmax_kernel
     launches = tuple(Bound(kernel, grid, **fixed, **limit, PHASE=phase, SLOTS=padded.get(phase, 1)) for phase in phases)
-    return _Plan(launches, split, segment, n_rows * split if split > 1 else 0, "exchange" in phases)
+    return _Plan(launches, (n_columns, split, segment), n_rows * split if split > 1 else 0, "exchange" in phases)
 
 
 def _few(
@@ -276,6 +265,6 @@ def _few(
         return Bound(kernel, (cdiv(n_rows, rows),), **shape, PAIR=pair, LAST=last, LOG=log, num_warps=_FEW_WARPS)
 
     if not pairs:
-        return _Plan((launch(n_rows, False, False),), few=True)
+        return _Plan((launch(n_rows, False, False),))
     odd = (launch(1, False, True),) if n_rows % 2 else ()
-    return _Plan((launch(pairs, True, False), *odd), few=True)
+    return _Plan((launch(pairs, True, False), *odd))
