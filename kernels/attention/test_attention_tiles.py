@@ -74,8 +74,7 @@ def test_tiles_that_programs_share(width, v_width, rounds, draw):
 
 
 @pytest.mark.parametrize(
-    "tiles, blocks, shared",
-    [(132, 99, 0), (133, 6, 133), (133, 5, 0), (1728, 24, 144), (960, 6, 0), (264, 99, 0), (133, 200_000, 0)],
+    "tiles, blocks, shared", [(132, 99, 0), (133, 6, 133), (133, 5, 0), (1728, 24, 144), (960, 6, 0), (264, 99, 0), (133, 200_000, 0)]
 )
 def test_tiles_are_shared_where_a_round_would_be_half_empty(tiles, blocks, shared):
     assert shared_out(tiles, 132, blocks) == shared

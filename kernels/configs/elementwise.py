@@ -17,7 +17,4 @@ ELEMENTWISE = {
 }
 
 # Four words of random bits a Philox call, so a lane works on four runs of elements at once.
-DROPOUT = {
-    "gfx9*": Elementwise(block=4096, warps=2),
-    "*": Elementwise(block=2048, warps=2),
-}
+DROPOUT = {"gfx9*": Elementwise(block=4096, warps=2), "*": Elementwise(block=2048, warps=2)}

@@ -64,9 +64,7 @@ def attention_decode_kernel(
         tl.store(peak_ptr + row, peak, mask=inside)
         tl.store(total_ptr + row, total, mask=inside)
     tl.store(
-        out_ptr + row[:, None] * V_WIDTH + wide[None, :],
-        acc.to(out_ptr.dtype.element_ty),
-        mask=inside[:, None] & (wide < V_WIDTH)[None, :],
+        out_ptr + row[:, None] * V_WIDTH + wide[None, :], acc.to(out_ptr.dtype.element_ty), mask=inside[:, None] & (wide < V_WIDTH)[None, :]
     )
 
 
