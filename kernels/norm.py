@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kernels.configs import Card, card, choose
 from kernels.configs.norm import LAYER_NORM, RMS_NORM, Norm, Parts, Ring, Tile
-from kernels.dispatch import CustomOp, cdiv, next_power_of_2
+from kernels.dispatch import cdiv, next_power_of_2
 from kernels.launches.bound import Bound, on_boundary
 from kernels.layer_norm import ring
 from kernels.layer_norm.backward import backward_kernel, backward_steps_kernel, column_sums_kernel, totals_kernel
@@ -53,26 +53,6 @@ def empty_gradients(input: Tensor, parameters: Sequence[Tensor | None], wanted: 
     """Return gradients of the input and of the parameters; unwanted ones are empty, because an op must return a tensor."""
     shapes = ((p.shape, p.dtype) if p is not None and want else (0, input.dtype) for p, want in zip(parameters, wanted[1:], strict=True))
     return tuple(torch.empty(shape, dtype=dtype, device=input.device) for shape, dtype in ((input.shape, input.dtype), *shapes))
-
-
-def register_autograd(op: CustomOp, backward: CustomOp) -> None:
-    """Register the gradient of an op of (input, *parameters, n_columns, eps), whose results are those of `empty_results`."""
-
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        *tensors, _, _ = inputs
-        ctx.count = len(tensors)
-        ctx.save_for_backward(*tensors, output[1])
-        ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)
-
-    def gradients(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        wanted = list(ctx.needs_input_grad[: ctx.count])
-        if grad is None:
-            return (None,) * (ctx.count + 2)
-        grads = backward(grad, *ctx.saved_tensors, wanted)
-        return (*(found if want else None for found, want in zip(grads, wanted, strict=True)), None, None)
-
-    op.register_autograd(gradients, setup_context=setup_context)
 
 
 def forward(

@@ -1,13 +1,14 @@
 """Layer normalization, forward and backward, each with one read of its inputs and one write of its results."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kernels import norm
 from kernels.contract import autocast_all, check_dtype
-from kernels.dispatch import custom_op
+from kernels.dispatch import CustomOp, custom_op
 from kernels.launches.tape import repeatable
 
 
@@ -51,4 +52,24 @@ def _layer_norm_backward(
     return norm.backward(grad, input, (weight, bias), statistics, wanted)
 
 
-norm.register_autograd(_layer_norm, _layer_norm_backward)
+def register_autograd(op: CustomOp, backward: CustomOp) -> None:
+    """Register the gradient of an op of (input, *parameters, n_columns, eps), whose results are those of `norm.empty_results`."""
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        *tensors, _, _ = inputs
+        ctx.count = len(tensors)
+        ctx.save_for_backward(*tensors, output[1])
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+
+    def gradients(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        wanted = list(ctx.needs_input_grad[: ctx.count])
+        if grad is None:
+            return (None,) * (ctx.count + 2)
+        grads = backward(grad, *ctx.saved_tensors, wanted)
+        return (*(found if want else None for found, want in zip(grads, wanted, strict=True)), None, None)
+
+    op.register_autograd(gradients, setup_context=setup_context)
+
+
+register_autograd(_layer_norm, _layer_norm_backward)

@@ -9,6 +9,7 @@ from kernels import norm
 from kernels.contract import autocast_all, check_dtype
 from kernels.dispatch import custom_op
 from kernels.launches.tape import repeatable
+from kernels.layer_norm.layer_norm import register_autograd
 
 
 @repeatable
@@ -45,4 +46,4 @@ def _rms_norm_backward(grad: Tensor, input: Tensor, weight: Tensor | None, stati
     return norm.backward(grad, input, (weight,), statistics, wanted)
 
 
-norm.register_autograd(_rms_norm, _rms_norm_backward)
+register_autograd(_rms_norm, _rms_norm_backward)
