@@ -3,8 +3,6 @@
 Without a card, at most eight times, for a result in fp32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the rooms of this package share: the device, inputs that repeat, poisoned outputs, and one measure of error."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks at the start of every op: dtypes, autocast, and layouts that a kernel may walk in memory order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ of these kernels run no longer than that. With plain tensors and without tracing
 called, under an autograd function if there is a gradient to record.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -104,9 +102,18 @@ class CustomOp:
         self._differentiable._backward_cls.apply = gradients
 
 
-def custom_op(name: str, *, mutates_args: Iterable[str] = (), repeats: bool = False) -> Callable[[Callable[..., Any]], CustomOp]:
-    """Like `torch.library.custom_op`. `repeats`: the function is `repeatable`."""
-    return lambda function: CustomOp(name, function, mutates_args, repeats)
+def custom_op(
+    name: str, *, fake: Callable[..., Any] | None = None, mutates_args: Iterable[str] = (), repeats: bool = False
+) -> Callable[[Callable[..., Any]], CustomOp]:
+    """Like `torch.library.custom_op`. `fake`: what a compiler calls for shapes and dtypes. `repeats`: the function is `repeatable`."""
+
+    def register(function: Callable[..., Any]) -> CustomOp:
+        op = CustomOp(name, function, mutates_args, repeats)
+        if fake:
+            op.register_fake(fake)
+        return op
+
+    return register
 
 
 # Looking a name up below torch takes about as long as calling it. `is_compiling` alone is looked up each time: torch.compile replaces it.

@@ -4,8 +4,6 @@ A goal is a ratio of two medians of one run: the kernel's, and that of a copy of
 products that cannot be avoided. If a goal covers several sizes, the worst one counts.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -98,19 +96,14 @@ def measure(goal: Goal, samples: Medians, peers: tuple[str, ...] = ("compile", "
     for case, providers in samples.items():
         if not {goal.mine, goal.against or goal.mine} <= providers.keys() or not goal.covers(case, providers[goal.mine]):
             continue
-        if goal.gib:
-            ratios[case] = providers[goal.mine]["value"]
-            best[case] = min((sample["value"] for name, sample in providers.items() if name not in NO_PEERS), default=math.inf)
-            continue
-        other = providers[goal.against]
-        speed = {name: other["median_ms"] / sample["median_ms"] for name, sample in providers.items()}
-        ratios[case] = 1 / speed[goal.mine] if goal.time else speed[goal.mine]
-        rivals = {name: value for name, value in speed.items() if name not in NO_PEERS}
-        if rivals:
-            best[case] = max(rivals.values())
-        for name in peers:
-            if speed.get(name, 0.0) > 1.02 * speed[goal.mine]:
-                faster[case] = (name, speed[name] / speed[goal.mine])
+        cost = {name: sample["value" if goal.gib else "median_ms"] for name, sample in providers.items()}
+        other, mine = cost.get(goal.against, 1.0), cost[goal.mine]
+        ratios[case] = other / mine if goal.speed else mine / other
+        if rivals := [value for name, value in cost.items() if name not in NO_PEERS]:
+            best[case] = other / min(rivals) if goal.speed else min(rivals) / other
+        for name in () if goal.gib else peers:
+            if name in cost and mine > 1.02 * cost[name]:
+                faster[case] = (name, mine / cost[name])
     return Reached(goal, ratios, best, faster) if ratios else None
 
 
@@ -126,7 +119,7 @@ def table(goals: tuple[Goal, ...], samples: Medians) -> str:
         met += reached.met
         faster.update(reached.faster)
         span = _span(reached.ratios.values()) + (f", mean {reached.figure:.2f}" if goal.mean else "")
-        peer = _span([1 / value if goal.time else value for value in reached.peers.values()]) if reached.peers else "none installed"
+        peer = _span(reached.peers.values()) if reached.peers else "none installed"
         cases = "1 case" if len(reached.ratios) == 1 else f"{len(reached.ratios)} cases"
         lines.append(f"| {goal.what} | {goal.asked} | {span} ({cases}) | {peer} | {'yes' if reached.met else 'no'} |")
     lines += ["", f"{met} of {len(goals)} reached."]

@@ -1,7 +1,5 @@
 """Shared by the kernels for Hopper: barriers, and TMA under the names of Triton 3.9. Triton 3.6 has other names, or only the operation."""
 
-from __future__ import annotations
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language import _core

@@ -1,7 +1,5 @@
 """Shared by layer_norm and rms_norm: argument checks, result tensors, and the choice of kernels and grids."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -71,7 +69,7 @@ def forward(
     dtypes = tuple([tensor.dtype if tensor is not None else None for tensor in tensors])
     plan = _plan(card(), config, dtypes, on_boundary(*tensors), n_rows, n_columns, rows.stride(0))
     if plan.n_parts:
-        words = None if plan.n_parts == 1 else _words(rows, n_rows * plan.n_parts)
+        words = None if plan.n_parts == 1 else torch.zeros(n_rows * plan.n_parts, dtype=torch.int64, device=rows.device)
         plan.launch(*tensors, words, rows.stride(0), n_rows, n_columns, plan.n_parts, eps)
     else:
         plan.launch(*tensors, rows.stride(0), n_columns, eps)
@@ -105,20 +103,12 @@ def _plan(
         block, n_parts, height = tile.columns * 2 // size, _parts(tile, n_columns, size), tile.rows
     else:
         tile = config.forward_long
-        options = {"BLOCK": tile.elements, "EVEN": n_columns % tile.elements == 0, "num_warps": tile.warps}
-        return _Plan(Bound(forward_steps_kernel, (n_rows,), options), 0)
+        even = n_columns % tile.elements == 0
+        return _Plan(Bound(forward_steps_kernel, (n_rows,), BLOCK=tile.elements, EVEN=even, num_warps=tile.warps), 0)
     vector = tile.vector if isinstance(tile, Tile) else 1
-    options = {
-        "PACKED": tile.packed,
-        "ROWS": height,
-        "WIDTH": block // tile.chunks,
-        "CHUNKS": tile.chunks,
-        "VECTOR": vector,
-        "SLOTS": next_power_of_2(n_parts),
-        "num_warps": tile.warps,
-        **_limit(tile.registers),
-    }
-    return _Plan(Bound(forward_kernel, (cdiv(n_rows, height * vector) * vector * n_parts,), options), n_parts)
+    shape = {"ROWS": height, "WIDTH": block // tile.chunks, "CHUNKS": tile.chunks, "VECTOR": vector, "SLOTS": next_power_of_2(n_parts)}
+    options = {"PACKED": tile.packed, "num_warps": tile.warps, **_limit(tile.registers)}
+    return _Plan(Bound(forward_kernel, (cdiv(n_rows, height * vector) * vector * n_parts,), **shape, **options), n_parts)
 
 
 def backward(
@@ -148,60 +138,46 @@ def _backward_plan(
     size = dtypes[1].itemsize if dtypes[1] else 1
     wanted = [dtype is not None for dtype in dtypes[-2:]]
     odd = _starts_anywhere(boundaries[0] and boundaries[1], boundaries[5], n_columns, stride, size)
-    if striding := _striding(config, n_columns, size, odd):
+    at_once, n_words = None, 0  # all in one launch, with words that programs exchange
+    # Where a program strides over rows: its tile, the columns of a chunk, and how many rows it has at a time.
+    striding = odd_stride(n_columns, size) if odd and config.even else None
+    if not striding and (tile := _fitting(config.backward, n_columns, size)):
+        striding = even_stride(n_columns, size) if config.even else None
+        striding = striding or (tile, block := _block(n_columns), max(1, tile.elements // (block * size // 2)))
+    if striding:
         tile, width, height = striding
         parts = min(cdiv(n_rows, height * tile.vector), max(1, on.processors * tile.programs // tile.vector)) * tile.vector
-        options = {
-            "ROWS": height,
-            "WIDTH": width,
-            "CHUNKS": tile.chunks,
-            "VECTOR": tile.vector,
-            "STAGES": tile.stages,
-            "num_warps": tile.warps,
-        }
-        stride_over = Bound(backward_kernel, (parts,), options)
-
-        def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
-            stride_over(*given, dx, *sums, stride, n_rows, n_columns)
-
+        shape = {"ROWS": height, "WIDTH": width, "CHUNKS": tile.chunks, "VECTOR": tile.vector}
+        at_once = Bound(backward_kernel, (parts,), **shape, STAGES=tile.stages, num_warps=tile.warps)
+        sizes = stride, n_rows, n_columns
     elif shared := _ring(config.backward_rings, on, boundaries, n_columns, stride, size):
         n_parts = _parts(shared, n_columns, size)
         parts = min(n_rows, on.processors * shared.programs // n_parts)
         vector = ring.VECTOR_BYTES // size
-        options = {
-            "VECTOR": vector,
-            "BLOCK": shared.columns * 2 // size,
-            "SLOTS": max(_FEWEST_SLOTS, next_power_of_2(n_parts)),
-            "AHEAD": shared.ahead,
-            "WARPS": shared.warps,
-            "num_warps": shared.warps,
-            **_limit(shared.registers),
-        }
-        share_rows = Bound(ring.backward_ring_kernel, (parts * n_parts,), options)
-
-        def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
-            share_rows(*given, dx, *sums, _words(dx, n_rows * n_parts), stride // vector, n_rows, n_columns // vector, n_parts)
-
+        shape = {"VECTOR": vector, "BLOCK": shared.columns * 2 // size, "SLOTS": max(_FEWEST_SLOTS, next_power_of_2(n_parts))}
+        options = {"AHEAD": shared.ahead, "WARPS": shared.warps, "num_warps": shared.warps, **_limit(shared.registers)}
+        at_once = Bound(ring.backward_ring_kernel, (parts * n_parts,), **shape, **options)
+        n_words, sizes = n_rows * n_parts, (stride // vector, n_rows, n_columns // vector, n_parts)
     else:
         steps, columns = config.backward_long, config.column_sums
         height, across = columns.elements // columns.columns, cdiv(n_columns, columns.columns)
         parts = min(cdiv(n_rows, height), max(1, on.processors * columns.programs // across))
-        one_row = Bound(backward_steps_kernel, (n_rows,), {"BLOCK": steps.elements, "num_warps": steps.warps})
-        options = {"ROWS": height, "BLOCK": columns.columns, "STAGES": columns.stages, "num_warps": columns.warps}
-        column_sums = Bound(column_sums_kernel, (across, parts), options)
-
-        def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
-            one_row(*given, dx, stride, n_columns)
-            if any(wanted):
-                grad, rows, _, mean, rstd = given
-                column_sums(grad, rows, mean, rstd, *sums, stride, n_rows, n_columns)
-
-    totals = Bound(totals_kernel, (cdiv(n_columns, 32), 2), {"ROWS": 64, "BLOCK": 32, "num_warps": 4})
+        one_row = Bound(backward_steps_kernel, (n_rows,), BLOCK=steps.elements, num_warps=steps.warps)
+        shape = {"ROWS": height, "BLOCK": columns.columns}
+        column_sums = Bound(column_sums_kernel, (across, parts), **shape, STAGES=columns.stages, num_warps=columns.warps)
+    totals = Bound(totals_kernel, (cdiv(n_columns, 32), 2), ROWS=64, BLOCK=32, num_warps=4)
 
     def launch(*tensors: Any) -> None:
         *given, dx, dweight, dbias = tensors
         sums = [torch.empty((parts, n_columns), dtype=torch.float32, device=dx.device) if want else None for want in wanted]
-        gradients_of(tuple(given), dx, sums)
+        if at_once:
+            words = (torch.zeros(n_words, dtype=torch.int64, device=dx.device),) if n_words else ()
+            at_once(*given, dx, *sums, *words, *sizes)
+        else:
+            one_row(*given, dx, stride, n_columns)
+            if any(wanted):
+                grad, rows, _, mean, rstd = given
+                column_sums(grad, rows, mean, rstd, *sums, stride, n_rows, n_columns)
         if any(wanted):
             totals(*sums, dweight, dbias, parts, n_columns)
 
@@ -214,26 +190,11 @@ def _starts_anywhere(first: bool, second: bool, n_columns: int, stride: int, ele
     return first and second and element_size == 2 and n_columns % vector > 0 and (stride - n_columns) % vector == 0
 
 
-def _striding(config: Norm, n_columns: int, element_size: int, odd: bool) -> tuple[Tile, int, int] | None:
-    """Return the tile of a backward that strides over rows, the columns of a chunk, and how many rows it has at a time."""
-    tile, block = _fitting(config.backward, n_columns, element_size), _block(n_columns)
-    fitting = odd_stride(n_columns, element_size) if odd and config.even else None
-    if fitting or not tile:
-        return fitting
-    even = even_stride(n_columns, element_size) if config.even else None
-    return even or (tile, block, max(1, tile.elements // (block * element_size // 2)))
-
-
 def _ring(tiles: Sequence[Ring], on: Card, boundaries: tuple[bool, ...], n_columns: int, stride: int, element_size: int) -> Ring | None:
     """Return the first tile for rows of this length, if they can be copied to shared memory and all programs of a row run concurrently."""
     tile = next((tile for tile in tiles if n_columns * element_size // 2 <= tile.longest), None)
     fits = tile and _parts(tile, n_columns, element_size) <= on.processors * tile.programs
     return tile if fits and all(boundaries[:2]) and ring.takes(n_columns * element_size, stride * element_size) else None
-
-
-def _words(beside: Tensor, n: int) -> Tensor:
-    """Return so many zero words: one for each part of each row."""
-    return torch.zeros(n, dtype=torch.int64, device=beside.device)
 
 
 def _rows(input: Tensor, n_columns: int) -> Tensor:

@@ -1,7 +1,5 @@
 """Shared by the benches: sweeps over providers, the peers that are installed, and milliseconds as GB/s or TFLOP/s."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import unittest

@@ -3,8 +3,6 @@
 A wrong result can hide there on a card: see `docs/kernels/attention.md`, "One key".
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 
@@ -72,12 +70,8 @@ def test_products(sizes, draw):
 def test_losses(rows, classes, device, draw):
     target = torch.randint(classes, (rows,), device=device)
     check(functools.partial(cross_entropy, target=target), functools.partial(F.cross_entropy, target=target), draw(rows, classes))
-    check(
-        functools.partial(linear_cross_entropy, target=target),
-        lambda x, weight: F.cross_entropy(x @ weight.t(), target),
-        draw(rows, 40),
-        draw(classes, 40) / 6,
-    )
+    ours, pytorch = functools.partial(linear_cross_entropy, target=target), lambda x, weight: F.cross_entropy(x @ weight.t(), target)
+    check(ours, pytorch, draw(rows, 40), draw(classes, 40) / 6)
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])

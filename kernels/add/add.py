@@ -1,7 +1,5 @@
 """Addition: the smallest complete kernel, and the simplest measure of bandwidth."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
@@ -43,7 +41,7 @@ def add(input: Tensor, other: Tensor, *, alpha: float = 1.0) -> Tensor:
     return _add(*torch.broadcast_tensors(input, other), float(alpha))
 
 
-@custom_op("warpwave::add")
+@custom_op("warpwave::add", fake=lambda input, *_: torch.empty_like(input))
 def _add(input: Tensor, other: Tensor, alpha: float) -> Tensor:
     # Use the memory order of `input`, so that one flat loop serves any strides.
     out = torch.empty_like(input)
@@ -53,11 +51,6 @@ def _add(input: Tensor, other: Tensor, alpha: float) -> Tensor:
         x, y = laid_out_as(input, out), laid_out_as(other, out)
         add_kernel[grid](x, y, out, out.numel(), alpha, BLOCK_SIZE=config.block, num_warps=config.warps)
     return out
-
-
-@_add.register_fake
-def _(input: Tensor, other: Tensor, alpha: float) -> Tensor:
-    return torch.empty_like(input)
 
 
 def _setup_context(ctx, inputs, output) -> None:

@@ -16,7 +16,3 @@ PROVIDERS = providers(triton=add, copy=torch.add, torch=torch.add, compile=compi
 def benchmark(provider, N, dtype):
     x, y = (torch.randn(N, device="cuda", dtype=dtype) for _ in range(2))
     return 3 * x.nbytes, lambda: PROVIDERS[provider](x, y)
-
-
-if __name__ == "__main__":
-    benchmark.run(print_data=True)

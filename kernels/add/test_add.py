@@ -1,7 +1,5 @@
 """Addition and its gradients against float64, at common sizes and at awkward ones."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,23 +1,22 @@
 """`torch.nn.functional.scaled_dot_product_attention` with the kernels of this package."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from kernels.attention.masked import is_empty, masked, plain_tiles
+from kernels.attention.masked import extra, is_empty, mask_by_heads, plain_tiles
 from kernels.attention.one_key import one_key
 from kernels.attention.plain import decode
 from kernels.attention.plain.backward import backward
 from kernels.attention.plain.forward import forward
 from kernels.attention.plain.tiles import padded
 from kernels.configs import choose
-from kernels.configs.attention import ATTENTION, MOST_OF_DECODING, Decode
+from kernels.configs.attention import ATTENTION, MOST_OF_DECODING
 from kernels.contract import autocast_all, check_dtype, check_same
 from kernels.dispatch import custom_op
 from kernels.launches.tape import repeatable
@@ -68,12 +67,12 @@ def scaled_dot_product_attention(
         query, scale = query * (-1.0 if scale < 0 else 0.0), -scale or 1.0
     if is_causal and query.shape[2] == 1 and attn_mask is None:  # the only query sees the first key alone
         key, value = key[:, :, :1], value[:, :, :1]
-    if attn_mask is not None or dropout_p:
-        out = masked(query, key, value, attn_mask, is_causal, scale, dropout_p, lead)
-    elif key.shape[2] == 1 and query.numel() and value.numel():
-        out = one_key(query, key, value, scale)
+    mask = None if attn_mask is None else mask_by_heads(attn_mask, query, key, is_causal, lead)
+    if key.shape[2] == 1 and not dropout_p and not is_empty(query, value):
+        out = one_key(query, key, value, scale, mask)
     else:
-        out = _attention(query, key, value, is_causal, scale)
+        seed = torch.randint(2**63 - 1, (1,), device=query.device) if dropout_p else None
+        out = _attention(query, key, value, mask, seed, is_causal, scale, float(dropout_p))
     return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
 
 
@@ -135,63 +134,65 @@ def hopper_kernels(direction: str, query: Tensor, key: Tensor, value: Tensor, ca
 _module = functools.cache(importlib.import_module)
 
 
-def _decode_tile(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Decode | None:
-    """Return the tile for few queries of many keys, or None if there are many, or the card has none."""
-    width = padded(max(query.shape[-1], value.shape[-1]))
-    tile = next((tile for tile in choose(ATTENTION).decode if width <= tile.width), None)
-    return tile if tile and decode.supports(query, key, causal, tile.most) else None
-
-
-@custom_op("warpwave::attention", repeats=True)
-def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    """Return the output, and the natural logarithms of the sums of exponentials (fp32)."""
-    if is_empty(query, value):
-        out = query.new_empty((*query.shape[:-1], value.shape[-1]))
-        return out.zero_(), out.new_empty(query.shape[:-1], dtype=torch.float32).fill_(-math.inf)
-    few = not causal and query.shape[2] <= MOST_OF_DECODING  # the common case costs only this check
-    if few and (tile := _decode_tile(query, key, value, causal)):
-        return decode.forward(query, key, value, scale, tile, choose(ATTENTION).precision)
-    if hopper := hopper_kernels("forward", query, key, value, causal):
-        return hopper.forward(query, key, value, causal, scale)
-    tiles, precision = plain_tiles(query, value)
-    return forward(query, key, value, causal, scale, tiles.forward, precision)
-
-
-@custom_op("warpwave::attention_backward", repeats=True)
-def _attention_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    if is_empty(query, value):
-        dq, dk, dv = (x.new_empty(x.shape).zero_() for x in (query, key, value))
-        return dq, dk, dv
-    if hopper := hopper_kernels("backward", query, key, value, causal):
-        return hopper.backward(grad, query, key, value, out, lse, causal, scale)
-    tiles, precision = plain_tiles(query, value)
-    return backward(grad, query, key, value, out, lse, causal, scale, tiles.query, tiles.key_value, precision)
-
-
-@_attention.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+def _empty_results(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     out = query.new_empty((*query.shape[:-1], value.shape[-1]))
     return out, out.new_empty(query.shape[:-1], dtype=torch.float32)
 
 
-@_attention_backward.register_fake
-def _(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
-) -> tuple[Tensor, Tensor, Tensor]:
+@custom_op("warpwave::attention", fake=_empty_results, repeats=True)
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, seed: Tensor | None, causal: bool, scale: float, p: float
+) -> tuple[Tensor, Tensor]:
+    """Return the output, and the natural logarithms of the sums of exponentials (fp32); infinity for a row that sees nothing.
+
+    `mask`: (batch, heads, L, S). `seed`: of dropout with probability `p`. The plain kernels alone have these.
+    """
+    if is_empty(query, value):
+        out, lse = _empty_results(query, key, value)
+        return out.zero_(), lse.fill_(math.inf)
+    if mask is None and seed is None:
+        if not causal and query.shape[2] <= MOST_OF_DECODING:  # the common case costs only this check
+            config, width = choose(ATTENTION), padded(max(query.shape[-1], value.shape[-1]))
+            tile = next((tile for tile in config.decode if width <= tile.width), None)
+            if tile and decode.supports(query, key, causal, tile.most):
+                return decode.forward(query, key, value, scale, tile, config.precision)
+        if hopper := hopper_kernels("forward", query, key, value, causal):
+            return hopper.forward(query, key, value, causal, scale)
+    tiles, precision = plain_tiles(query, value)
+    return forward(query, key, value, causal, scale, tiles.forward, precision, extra(mask, seed, p))
+
+
+def _empty_gradients(grad: Tensor, *leaves: Any) -> tuple[Tensor, Tensor, Tensor]:
+    query, key, value = leaves[:3]
     return query.new_empty(query.shape), key.new_empty(key.shape), value.new_empty(value.shape)
 
 
+@custom_op("warpwave::attention_backward", fake=_empty_gradients, repeats=True)
+def _attention_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, seed: Tensor | None, out: Tensor, lse: Tensor,
+    causal: bool, scale: float, p: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    if is_empty(query, value):
+        dq, dk, dv = _empty_gradients(grad, query, key, value)
+        return dq.zero_(), dk.zero_(), dv.zero_()
+    plain = mask is not None or seed is not None
+    if not plain and (hopper := hopper_kernels("backward", query, key, value, causal)):
+        return hopper.backward(grad, query, key, value, out, lse, causal, scale)
+    tiles, precision = plain_tiles(query, value)
+    # A launch for dK and one for dV: with a mask or random words, registers do not hold both.
+    key_value = replace(tiles.key_value, split=True) if plain else tiles.key_value
+    return backward(grad, query, key, value, out, lse, causal, scale, tiles.query, key_value, precision, extra(mask, seed, p))
+
+
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, ctx.causal, ctx.scale = inputs
-    ctx.save_for_backward(query, key, value, *output)
+    *tensors, ctx.causal, ctx.scale, ctx.p = inputs
+    ctx.save_for_backward(*tensors, *output)
     ctx.set_materialize_grads(False)  # no gradient flows into the logarithms, so do not write zeros for it
 
 
 def _backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    grads = (None, None, None) if grad is None else _attention_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.scale)
-    return *grads, None, None
+    grads = (None,) * 3 if grad is None else _attention_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.p)
+    return *grads, None, None, None, None, None
 
 
 _attention.register_autograd(_backward, setup_context=_setup_context)

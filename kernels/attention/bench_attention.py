@@ -109,8 +109,3 @@ def backward(provider, B, H, KV, S, D, causal, dtype):
     tensors = inputs(B, H, KV, S, D, dtype, requires_grad=True)
     out = BACKWARD[provider](*tensors, is_causal=causal, enable_gqa=H != KV)
     return tflops(5 * product(B, H, S, D, causal), gradients_of(out, *tensors))
-
-
-if __name__ == "__main__":
-    forward.run(print_data=True)
-    backward.run(print_data=True)

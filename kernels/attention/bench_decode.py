@@ -28,7 +28,3 @@ def decode(provider, B, H, KV, S, T, D, dtype):
     query = torch.randn(B, H, S, D, device="cuda", dtype=dtype)
     key, value = (torch.randn(B, KV, T, D, device="cuda", dtype=dtype) for _ in range(2))
     return 2 * key.nbytes, lambda: PROVIDERS[provider](query, key, value, enable_gqa=H != KV)
-
-
-if __name__ == "__main__":
-    decode.run(print_data=True)

@@ -11,7 +11,7 @@ import torch
 import triton
 
 from kernels.attention import varlen_attn
-from kernels.peers import LINES, peer, providers
+from kernels.peers import gradients_of, peer, providers, sweep, tflops
 
 PROVIDERS = providers(triton=varlen_attn, torch=peer("torch.nn.attention.varlen", "varlen_attn"))  # since torch 2.10
 # (sequences, mean length, heads)
@@ -25,34 +25,18 @@ def inputs(B, S, H, D, requires_grad):
     return lengths, ends, tensors
 
 
-@triton.testing.perf_report(
-    [
-        triton.testing.Benchmark(
-            x_names=["B", "S", "H"],
-            x_vals=SHAPES,
-            line_arg="provider",
-            line_vals=list(PROVIDERS),
-            line_names=[LINES[name] for name in PROVIDERS],
-            ylabel="TFLOP/s",
-            plot_name=f"varlen-{direction}-{'causal' if causal else 'full'}",
-            args={"D": 128, "causal": causal, "direction": direction},
-        )
-        for direction, causal in itertools.product(("forward", "backward"), (False, True))
-    ]
-)
+def benchmark_of(direction, causal):
+    name = f"varlen-{direction}-{'causal' if causal else 'full'}"
+    return sweep(name, "TFLOP/s", PROVIDERS, ("B", "S", "H"), SHAPES, D=128, causal=causal, direction=direction)
+
+
+@triton.testing.perf_report([benchmark_of(*each) for each in itertools.product(("forward", "backward"), (False, True))])
 def attention(provider, B, S, H, D, causal, direction):
     lengths, ends, tensors = inputs(B, S, H, D, direction == "backward")
     longest = max(lengths)
     window = (-1, 0 if causal else -1)
     run = functools.partial(PROVIDERS[provider], *tensors, ends, ends, longest, longest, window_size=window)
     if direction == "backward":
-        out = run()
-        run = functools.partial(torch.autograd.grad, out, tensors, torch.randn_like(out), retain_graph=True)
-    median, fast, slow = triton.testing.do_bench(run, quantiles=[0.5, 0.2, 0.8])
+        run = gradients_of(run(), *tensors)
     products = 2 if direction == "forward" else 5
-    flops = products * 2 * H * D * sum(n * n for n in lengths) / (2 if causal else 1)
-    return flops / median * 1e-9, flops / slow * 1e-9, flops / fast * 1e-9
-
-
-if __name__ == "__main__":
-    attention.run(print_data=True)
+    return tflops(products * 2 * H * D * sum(n * n for n in lengths) / (2 if causal else 1), run)

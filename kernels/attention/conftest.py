@@ -1,7 +1,5 @@
 """What the tests of attention share."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

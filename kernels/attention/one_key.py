@@ -3,8 +3,6 @@
 Gradients of the kernels were also wrong for it on one card: docs/kernels/attention.md, "One key".
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """What the width of heads and a tile decide, in attention and its gradients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -51,7 +49,8 @@ def test_what_a_tile_may_decide(how, causal, draw, compare, monkeypatch):
         return [replace(t, **{name: replace(getattr(t, name), **how) for name in ("forward", "query", "key_value")}) for t in tiles]
 
     changed = replace(config, wide=decided(config.wide), narrow=decided(config.narrow), design="tl")
-    monkeypatch.setattr("kernels.attention.attention.choose", lambda table: changed)
+    for module in ("attention", "masked"):
+        monkeypatch.setattr(f"kernels.attention.{module}.choose", lambda table: changed)
     q, k, v = (draw(2, 1, n, 32, dtype=torch.float16) for n in (33, 40, 40))
     compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal)
 
@@ -65,7 +64,7 @@ def test_tiles_that_programs_share(width, v_width, rounds, draw):
     heads = rounds * card().processors // 3 + 4
     assert shared_out(3 * heads, card().processors, 19)
     q, k, v = (draw(1, heads, n, d, dtype=torch.bfloat16) for n, d in ((330, width), (2330, width), (2330, v_width)))
-    (out, lse), again = (_attention.registered(q, k, v, False, width**-0.5) for _ in range(2))
+    (out, lse), again = (_attention.registered(q, k, v, None, None, False, width**-0.5, 0.0) for _ in range(2))
     scores = q.double() @ k.double().mT * width**-0.5
 
     torch.testing.assert_close(out.double(), scores.softmax(-1) @ v.double(), rtol=2e-2, atol=2e-3)
@@ -75,8 +74,7 @@ def test_tiles_that_programs_share(width, v_width, rounds, draw):
 
 
 @pytest.mark.parametrize(
-    "tiles, blocks, shared",
-    [(132, 99, 0), (133, 6, 133), (133, 5, 0), (1728, 24, 144), (960, 6, 0), (264, 99, 0), (133, 200_000, 0)],
+    "tiles, blocks, shared", [(132, 99, 0), (133, 6, 133), (133, 5, 0), (1728, 24, 144), (960, 6, 0), (264, 99, 0), (133, 200_000, 0)]
 )
 def test_tiles_are_shared_where_a_round_would_be_half_empty(tiles, blocks, shared):
     assert shared_out(tiles, 132, blocks) == shared
@@ -93,7 +91,8 @@ def test_the_logarithm_of_one_key_is_its_score(rows, width, causal, draw):
     """ptxas 12.8 reads an uninitialized register here if the number of keys is a constant: docs/kernels/attention.md, "One key"."""
     q, k, v = draw(2, 8, rows, width), draw(2, 8, 1, width), draw(2, 8, 1, width)
     scores = (q.double() @ k.double().mT)[..., 0] * 0.0625
-    torch.testing.assert_close(_attention.registered(q, k, v, causal, 0.0625)[1].double(), scores, rtol=1e-5, atol=1e-5)
+    _, lse = _attention.registered(q, k, v, None, None, causal, 0.0625, 0.0)
+    torch.testing.assert_close(lse.double(), scores, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Few queries of many keys: parts of the keys, packed heads, and what is not finite."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

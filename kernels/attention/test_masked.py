@@ -1,13 +1,11 @@
 """Attention with a mask and with dropout, against PyTorch's own, and against float64 with the dropped probabilities known."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F
 
 from kernels.attention import scaled_dot_product_attention as attention
-from kernels.attention.masked import _masked
+from kernels.attention.attention import _attention
 
 MASKS = {
     "rows and keys": lambda: torch.rand(33, 40) < 0.7,
@@ -104,6 +102,5 @@ def test_both_masks_another_dtype_and_a_gradient_are_refused(draw):
 def test_the_op_is_registered(draw, registered):
     q, k, v = (draw(1, 2, n, 16) for n in (33, 40, 40))
     mask = (torch.rand(33, 40) < 0.7).to(q.device)
-    registered(
-        lambda q, k, v: attention(q, k, v, attn_mask=mask), _masked, (q, k, v), (q, k, v, mask.expand(1, 2, 33, 40), None, False, 0.25, 0.0)
-    )
+    arguments = (q, k, v, mask.expand(1, 2, 33, 40), None, False, 0.25, 0.0)
+    registered(lambda q, k, v: attention(q, k, v, attn_mask=mask), _attention, (q, k, v), arguments)

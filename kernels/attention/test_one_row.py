@@ -1,7 +1,5 @@
 """A single query or key, whose stride PyTorch gives as 1: no step that a kernel may take."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

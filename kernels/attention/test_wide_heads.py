@@ -1,7 +1,5 @@
 """Gradients of heads of more than 128 columns on Hopper, where they have kernels of their own. Elsewhere they take those of all widths."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

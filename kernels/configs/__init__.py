@@ -4,8 +4,6 @@ A table maps patterns of architecture names to configurations, e.g. `{"sm_90": .
 taken. The names are those of the vendors' compilers.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass

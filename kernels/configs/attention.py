@@ -1,7 +1,5 @@
 """Tiles of attention by architecture, dtype and padded head dimension."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 

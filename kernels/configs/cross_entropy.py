@@ -1,7 +1,5 @@
 """Launch configurations of cross entropy: how rows of logits are walked through, and how they are held."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -40,7 +38,7 @@ class CrossEntropy:
     exchange: bool = False
 
 
-_HELD = Part(8192, 8192, 8)
+_HELD, _SMALL = Part(8192, 8192, 8), Part(512, 512, 4)
 _PORTABLE = CrossEntropy(
     depth=8, width=1024, warps=4, splits=4, split_from=65536, gradient=Part(1 << 30, 4096, 4), held={2: (_HELD,), 4: (_HELD,)}
 )
@@ -63,13 +61,5 @@ CROSS_ENTROPY = {
     "gfx9*": replace(_PORTABLE, depth=4, width=2048, gradient=Part(1 << 30, 8192, 4)),  # 64 lanes a warp
     "gfx1*": replace(_PORTABLE, depth=4),
     # The interpreter: small, so that small tests reach every branch.
-    "*": CrossEntropy(
-        depth=2,
-        width=64,
-        warps=4,
-        splits=3,
-        split_from=1000,
-        gradient=Part(1 << 30, 512, 4),
-        held=dict.fromkeys((2, 4), (Part(512, 512, 4),)),
-    ),
+    "*": CrossEntropy(depth=2, width=64, warps=4, splits=3, split_from=1000, gradient=_SMALL, held={2: (_SMALL,), 4: (_SMALL,)}),
 }

@@ -1,7 +1,5 @@
 """Launch configurations of add, gelu and dropout: elements a program, and its warps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 
@@ -19,7 +17,4 @@ ELEMENTWISE = {
 }
 
 # Four words of random bits a Philox call, so a lane works on four runs of elements at once.
-DROPOUT = {
-    "gfx9*": Elementwise(block=4096, warps=2),
-    "*": Elementwise(block=2048, warps=2),
-}
+DROPOUT = {"gfx9*": Elementwise(block=4096, warps=2), "*": Elementwise(block=2048, warps=2)}

@@ -1,7 +1,5 @@
 """Tiles of the matrix product by architecture, the widest first; which of them a shape gets is decided in `kernels/matmul`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

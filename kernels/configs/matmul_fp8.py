@@ -1,7 +1,5 @@
 """Tiles of the fp8 matrix product by architecture, and the encodings that its matrix instructions take."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Launch configurations of layer_norm and rms_norm, forward and backward. Columns and elements are of two bytes: half as many of four."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -92,10 +90,7 @@ _HOPPER = replace(
         Tile(2048, 2048, 4, programs=3, stages=3),
         Tile(8192, 8192, 8, programs=1, stages=3),
     ),
-    backward_rings=(
-        Ring(1024, 1, programs=12, ahead=1, registers=160, longest=32768),
-        Ring(2048, 2, programs=6, ahead=1, registers=168),
-    ),
+    backward_rings=(Ring(1024, 1, programs=12, ahead=1, registers=160, longest=32768), Ring(2048, 2, programs=6, ahead=1, registers=168)),
 )
 
 LAYER_NORM = {

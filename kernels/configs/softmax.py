@@ -46,17 +46,16 @@ class Softmax:
 _FORWARD = (Tile(1024, 2048, 4), Tile(4096, 4096, 4), Tile(8192, 8192, 8), Tile(16384, 16384, 16), Tile(65536, 8192, 16))
 _BACKWARD = (Tile(1024, 2048, 4), Tile(4096, 4096, 8), Tile(8192, 8192, 16), Tile(16384, 8192, 16))
 
+# Of Hopper, in any precision.
+_SHORT = (Tile(1024, 1024, 2), Tile(2048, 2048, 2), Tile(4096, 4096, 4), Tile(8192, 8192, 8))
+_SHORT_BACKWARD = (Tile(1024, 1024, 4), Tile(2048, 2048, 4), Tile(4096, 4096, 8))
 _ODD = Tile(16384, 16384, 4, packed=True, registers=104)
 
 SOFTMAX = {
     "sm_90": Softmax(
         forward={
             2: (
-                Tile(512, 1024, 2),
-                Tile(1024, 1024, 2),
-                Tile(2048, 2048, 2),
-                Tile(4096, 4096, 4),
-                Tile(8192, 8192, 8),
+                *_SHORT,
                 Tile(16384, 16384, 8, packed=True),
                 Tile(32768, 32768, 8, packed=True, odd=_ODD),
                 Tile(131072, 16384, 4, packed=True, registers=96, odd=_ODD),
@@ -65,11 +64,7 @@ SOFTMAX = {
             4: (
                 Tile(16, 512, 1),
                 Tile(128, 512, 2),
-                Tile(512, 1024, 2),
-                Tile(1024, 1024, 2),
-                Tile(2048, 2048, 2),
-                Tile(4096, 4096, 4),
-                Tile(8192, 8192, 8),
+                *_SHORT,
                 Tile(16384, 16384, 16),
                 Tile(32768, 32768, 32),
                 Tile(131072, 8192, 4, registers=96),
@@ -79,9 +74,7 @@ SOFTMAX = {
         },
         backward={
             2: (
-                Tile(1024, 1024, 4),
-                Tile(2048, 2048, 4),
-                Tile(4096, 4096, 8),
+                *_SHORT_BACKWARD,
                 Tile(8192, 8192, 8),
                 Tile(16384, 16384, 16, packed=True),
                 Tile(32768, 32768, 32, packed=True),
@@ -90,9 +83,7 @@ SOFTMAX = {
                 Tile(1048576, 8192, 4, packed=True),
             ),
             4: (
-                Tile(1024, 1024, 4),
-                Tile(2048, 2048, 4),
-                Tile(4096, 4096, 8),
+                *_SHORT_BACKWARD,
                 Tile(8192, 8192, 16),
                 Tile(16384, 16384, 16),
                 Tile(65536, 4096, 4, registers=88),

@@ -59,9 +59,3 @@ def benchmark_gradient(provider, V, dtype):
         return torch.autograd.grad(run(logits, target, **options), logits)
 
     return 2 * logits.nbytes, step
-
-
-if __name__ == "__main__":
-    benchmark.run(print_data=True)
-    benchmark_backward.run(print_data=True)
-    benchmark_gradient.run(print_data=True)

@@ -1,7 +1,5 @@
 """Cross entropy of logits and class indices. The forward reads the logits once; the gradient takes another read and write, or a write."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -96,7 +94,17 @@ def _checked(input: Tensor, target: Tensor, weight: Tensor | None, reduction: st
     return rows if rows.stride(-1) == 1 or rows.shape[-1] < 2 else rows.contiguous()
 
 
-@custom_op("warpwave::cross_entropy")
+def _empty_loss(input: Tensor, reduction: str, dtype: torch.dtype) -> Tensor:
+    return input.new_empty(input.shape[0] if reduction == "none" else (), dtype=dtype)
+
+
+def _empty_results(input, target, weight, ignore_index, reduction, label_smoothing, dtype):
+    shapes = (2, input.shape[0]), 0 if reduction == "none" else 1
+    statistics, divisor = (input.new_empty(shape, dtype=torch.float32) for shape in shapes)
+    return _empty_loss(input, reduction, dtype), statistics, divisor
+
+
+@custom_op("warpwave::cross_entropy", fake=_empty_results)
 def _cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, label_smoothing: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -106,14 +114,7 @@ def _cross_entropy(
     return loss, statistics, divisor
 
 
-@_cross_entropy.register_fake
-def _(input, target, weight, ignore_index, reduction, label_smoothing, dtype):
-    loss = input.new_empty(input.shape[0] if reduction == "none" else (), dtype=dtype)
-    divisor = input.new_empty(0 if reduction == "none" else 1, dtype=torch.float32)
-    return loss, input.new_empty(2, input.shape[0], dtype=torch.float32), divisor
-
-
-@custom_op("warpwave::cross_entropy_backward")
+@custom_op("warpwave::cross_entropy_backward", fake=lambda grad, input, *_: torch.empty_like(input))
 def _cross_entropy_backward(
     grad: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, statistics: Tensor, divisor: Tensor,
     ignore_index: int, reduction: str, label_smoothing: float,
@@ -122,11 +123,6 @@ def _cross_entropy_backward(
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     launch.gradient(input, out, targets, statistics, grad, divisor if reduction == "mean" else None)
     return out
-
-
-@_cross_entropy_backward.register_fake
-def _(grad, input, *_):
-    return torch.empty_like(input)
 
 
 def _setup_context(ctx, inputs, output) -> None:
@@ -143,7 +139,7 @@ def _backward(ctx, grad: Tensor, *_) -> tuple[Tensor | None, ...]:
 _cross_entropy.register_autograd(_backward, setup_context=_setup_context)
 
 
-@custom_op("warpwave::cross_entropy_", mutates_args=("input",))
+@custom_op("warpwave::cross_entropy_", fake=lambda input, *options: _empty_loss(input, options[3], options[5]), mutates_args=("input",))
 def _cross_entropy_(
     input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, label_smoothing: float, dtype: torch.dtype
 ) -> Tensor:
@@ -154,20 +150,10 @@ def _cross_entropy_(
     return launch.losses(found, targets, input.shape[1], reduction, dtype)[0]
 
 
-@_cross_entropy_.register_fake
-def _(input, target, weight, ignore_index, reduction, label_smoothing, dtype):
-    return input.new_empty(input.shape[0] if reduction == "none" else (), dtype=dtype)
-
-
-@custom_op("warpwave::scale_", mutates_args=("x",))
+@custom_op("warpwave::scale_", fake=lambda x, by: None, mutates_args=("x",))
 def scale_(x: Tensor, by: Tensor) -> None:
     """Multiply `x` by a number, or each of its rows by one. If it is 1, the usual case, nothing is read or written."""
     launch.scale(x, by)
-
-
-@scale_.register_fake
-def _(x, by):
-    return None
 
 
 class _InPlace(torch.autograd.Function):

@@ -1,17 +1,18 @@
-"""Shared by the kernels of cross entropy, and the gradient from the statistics that the forward kept.
+"""The kernels of cross entropy: statistics of parts of rows, of rows, and of all rows; and the gradient, from these or in the same launch.
 
 A row of logits need not start or end on a 16-byte boundary. Masks at its true bounds would shrink every load to one element. So a row is
 split into its *body*, from the first boundary to the last, with 16-byte accesses only, and its *edges*, fewer than 16 elements before and
 after, with one small access. Rows that start and end on boundaries are all body (`EVEN`).
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
+from kernels.exchange import again, collect, publish
+
 # exp(x) is exp2(x * LOG2E): the hardware only has exp2.
 LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
 NEVER = tl.constexpr(-float("inf"))
 
 
@@ -126,6 +127,128 @@ def scale_of(upstream_ptr, upstream_stride, divisors_ptr, row, is_ignored, DIVIS
     return tl.where(is_ignored, 0.0, scale)
 
 
+@triton.jit
+def accumulate(x, peak, total):
+    """Return the largest logit and the sum of exp(logit - largest) per lane, after one more tile, with one extra exp per lane and tile."""
+    x = x.to(tl.float32)
+    higher = tl.maximum(peak, tl.max(x, axis=0))
+    base = finite(higher)
+    total = total * tl.exp2((peak - base) * LOG2E) + tl.sum(tl.exp2((x - base[None, :]) * LOG2E), axis=0)
+    return higher, total
+
+
+@triton.jit
+def walk_kernel(
+    x_ptr, target_ptr, weight_ptr, peak_ptr, total_ptr, spread_ptr, logit_ptr,
+    row_stride, n_columns, columns_a_part,
+    N_PARTS: tl.constexpr, SMOOTHING: tl.constexpr, EVEN: tl.constexpr, WIDTH: tl.constexpr, TILE_DEPTH: tl.constexpr,
+    TILE_WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Process one part of a row per program, read once: its largest logit, its sum of exp(logit - largest), and the smoothing's sum."""
+    TILE: tl.constexpr = TILE_DEPTH * TILE_WIDTH
+    row = tl.program_id(0) // N_PARTS
+    part = tl.program_id(0) % N_PARTS
+    start, head, body = row_body(row, row_stride, n_columns, WIDTH, EVEN)
+    offsets = tl.arange(0, TILE_DEPTH)[:, None] * TILE_WIDTH + tl.arange(0, TILE_WIDTH)[None, :]
+    tiles = x_ptr + tl.multiple_of(start + head, WIDTH) + offsets
+    peaks = tl.full((TILE_WIDTH,), NEVER, tl.float32)
+    totals = tl.zeros((TILE_WIDTH,), tl.float32)
+    spreads = tl.zeros((TILE_WIDTH,), tl.float32)
+    first = part * columns_a_part
+    end = tl.multiple_of(tl.minimum(body, first + columns_a_part), WIDTH)
+    full = first + tl.maximum(end - first, 0) // TILE * TILE
+    for at in tl.range(first, full, TILE):
+        x = tl.load(tiles + at)
+        peaks, totals = accumulate(x, peaks, totals)
+        if SMOOTHING > 0.0:
+            spreads += tl.sum(weighted(x, weight_ptr, head + at + offsets, offsets >= 0), axis=0)
+    if full < end:
+        inside = full + offsets < end
+        x = tl.load(tiles + full, mask=inside, other=NEVER)
+        peaks, totals = accumulate(x, peaks, totals)
+        if SMOOTHING > 0.0:
+            spreads += tl.sum(weighted(x, weight_ptr, head + full + offsets, inside), axis=0)
+    peak = tl.max(peaks, axis=0)
+    spread = tl.sum(spreads, axis=0)
+    if not EVEN:
+        columns = edge_columns(head, body, WIDTH)
+        inside = columns < tl.where(part == 0, n_columns, 0)
+        edges = tl.load(x_ptr + start + columns, mask=inside, other=NEVER).to(tl.float32)
+        peak = tl.maximum(peak, tl.max(edges, axis=0))
+        if SMOOTHING > 0.0:
+            spread += tl.sum(weighted(edges, weight_ptr, columns, inside), axis=0)
+    total = tl.sum(totals * tl.exp2((peaks - finite(peak)) * LOG2E), axis=0)
+    if not EVEN:
+        total += tl.sum(tl.exp2((edges - finite(peak)) * LOG2E), axis=0)
+    tl.store(peak_ptr + tl.program_id(0), peak)
+    tl.store(total_ptr + tl.program_id(0), total)
+    if SMOOTHING > 0.0:
+        tl.store(spread_ptr + tl.program_id(0), spread)
+    if part == 0:
+        target = tl.load(target_ptr + row).to(tl.int64)
+        tl.store(logit_ptr + row, logit_at(x_ptr, start, target, n_columns, target == target))
+
+
+@triton.jit(do_not_specialize_on_alignment=["n_rows", "n_columns"])
+def rows_kernel(
+    target_ptr, weight_ptr, class_weight_ptr, peak_ptr, total_ptr, spread_ptr, logit_ptr, statistics_ptr, out_ptr, divisor_ptr,
+    n_rows, n_columns, ignore_index,
+    N_PARTS: tl.constexpr, PADDED: tl.constexpr, SMOOTHING: tl.constexpr, REDUCTION: tl.constexpr, BLOCK_SIZE: tl.constexpr,
+):  # fmt: skip
+    """Combine parts into rows: write the losses of rows, or their sum per program, and their largest logits and sums."""
+    rows = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    inside = rows < n_rows
+    parts = rows.to(tl.int64)[:, None] * N_PARTS + tl.arange(0, PADDED)[None, :]
+    held = inside[:, None] & (tl.arange(0, PADDED) < N_PARTS)[None, :]
+    peaks = tl.load(peak_ptr + parts, mask=held, other=NEVER)
+    totals = tl.load(total_ptr + parts, mask=held, other=0.0)
+    target = tl.load(target_ptr + rows, mask=inside, other=0).to(tl.int64)
+    logit = tl.load(logit_ptr + rows, mask=inside, other=0.0)
+    weight = row_weight(target, weight_ptr, n_columns, ignore_index)
+    peak = tl.max(peaks, axis=1)
+    total = tl.sum(totals * tl.exp2((peaks - finite(peak)[:, None]) * LOG2E), axis=1)
+    tl.store(statistics_ptr + rows, peak, mask=inside)
+    tl.store(statistics_ptr + n_rows + rows, total, mask=inside)
+    log_total = tl.log2(total) * LN2
+    loss = weight * (peak - logit + log_total)
+    if SMOOTHING > 0.0:
+        spread = tl.sum(tl.load(spread_ptr + parts, mask=held, other=0.0), axis=1)
+        all_classes = tl.load(class_weight_ptr) if class_weight_ptr is not None else n_columns
+        # The largest logit apart: added to a logarithm first, a peak of 30000 would round a thousandth of it away.
+        smooth = all_classes * log_total + (all_classes * peak - spread)
+        loss = (1.0 - SMOOTHING) * loss + SMOOTHING / n_columns * smooth
+    loss = tl.where((target == ignore_index) | (rows >= n_rows), 0.0, loss)
+    if REDUCTION == "none":
+        tl.store(out_ptr + rows, loss.to(out_ptr.dtype.element_ty), mask=inside)
+    else:
+        reduce(loss, tl.where(inside, weight, 0.0), out_ptr, divisor_ptr, REDUCTION)
+
+
+@triton.jit
+def reduce(losses, weights, out_ptr, divisor_ptr, REDUCTION: tl.constexpr):
+    """Reduce losses and weights to sums, or to the mean. If all rows are ignored, this is 0 / 0, the NaN of PyTorch."""
+    loss = tl.sum(losses, axis=0)
+    divisor = tl.sum(weights, axis=0)
+    if REDUCTION == "mean":
+        loss /= divisor
+    if REDUCTION == "sum":
+        divisor = 1.0
+    tl.store(out_ptr + tl.program_id(0), loss.to(out_ptr.dtype.element_ty))
+    tl.store(divisor_ptr + tl.program_id(0), divisor)
+
+
+@triton.jit
+def sum_kernel(loss_ptr, weight_ptr, out_ptr, divisor_ptr, n, REDUCTION: tl.constexpr, BLOCK_SIZE: tl.constexpr):
+    """Add up the losses of all programs, always in the same order, so that the result is bitwise reproducible."""
+    losses = tl.zeros((BLOCK_SIZE,), tl.float32)
+    weights = tl.zeros((BLOCK_SIZE,), tl.float32)
+    for at in tl.range(0, n, BLOCK_SIZE):
+        i = at + tl.arange(0, BLOCK_SIZE)
+        losses += tl.load(loss_ptr + i, mask=i < n, other=0.0)
+        weights += tl.load(weight_ptr + i, mask=i < n, other=0.0)
+    reduce(losses, weights, out_ptr, divisor_ptr, REDUCTION)
+
+
 @triton.jit(do_not_specialize_on_alignment=["n_rows", "n_parts"])
 def gradient_kernel(
     x_ptr, out_ptr, target_ptr, weight_ptr, class_weight_ptr, upstream_ptr, divisors_ptr, statistics_ptr,
@@ -172,3 +295,102 @@ def scale_kernel(x_ptr, upstream_ptr, upstream_stride, row_stride, n_columns, n_
         inside = columns < n_columns
         x = x_ptr + row * tl.cast(row_stride, tl.int64) + columns
         tl.store(x, (tl.load(x, mask=inside).to(tl.float32) * upstream).to(x_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize_on_alignment=["n_rows", "n_columns", "n_words"])
+def prepare_kernel(target_ptr, weight_ptr, divisors_ptr, words_ptr, n_rows, n_columns, n_words, ignore_index, BLOCK_SIZE: tl.constexpr):
+    """Compute the mean's divisor (the weights of all rows) in as many parts as there are programs, and clear the words."""
+    step = tl.num_programs(0) * BLOCK_SIZE
+    first = tl.program_id(0) * BLOCK_SIZE
+    weights = tl.zeros((BLOCK_SIZE,), tl.float32)
+    for at in tl.range(first, n_rows, step):
+        rows = at + tl.arange(0, BLOCK_SIZE)
+        target = tl.load(target_ptr + rows, mask=rows < n_rows, other=0).to(tl.int64)
+        weights += tl.where(rows < n_rows, row_weight(target, weight_ptr, n_columns, ignore_index), 0.0)
+    tl.store(divisors_ptr + tl.program_id(0), tl.sum(weights, axis=0))
+    for at in tl.range(first, n_words, step):
+        words = at + tl.arange(0, BLOCK_SIZE)
+        tl.store(words_ptr + words, tl.zeros((BLOCK_SIZE,), tl.int64), mask=words < n_words)
+
+
+@triton.jit
+def held_kernel(
+    x_ptr, target_ptr, weight_ptr, class_weight_ptr, upstream_ptr, divisors_ptr, words_ptr, peak_ptr, total_ptr, spread_ptr, logit_ptr,
+    row_stride, n_columns, segment, ignore_index,
+    SMOOTHING: tl.constexpr, EVEN: tl.constexpr, WIDTH: tl.constexpr, PART: tl.constexpr, N_PARTS: tl.constexpr, PADDED: tl.constexpr,
+    DIVISORS: tl.constexpr, PACKED: tl.constexpr,
+):  # fmt: skip
+    """Process one part of a row per program: compute what `walk_kernel` does, and overwrite the logits with the gradient.
+
+    Every logit is read once: the part stays in registers. Each program publishes the largest logit and the sum of its part as one word,
+    which is zero before that, and waits for the words of the row's other parts. Programs start in the order of their numbers, so the
+    awaited ones are running, or will start next.
+    """
+    # In half precision the result's rounding hides a long sum's. A lane has up to 128 numbers there, and short sums took 13 to 21 % longer.
+    SHORT: tl.constexpr = x_ptr.dtype.element_ty == tl.float32
+    row = tl.program_id(0) // N_PARTS
+    part = tl.program_id(0) % N_PARTS
+    start, head, body = row_body(row, row_stride, n_columns, WIDTH, EVEN)
+    first = tl.multiple_of(part * segment, WIDTH)
+    length = tl.multiple_of(tl.minimum(segment, body - first), WIDTH)
+    lanes = tl.arange(0, PART)
+    inside = lanes < length
+    columns = head + first + lanes
+    tile = x_ptr + tl.multiple_of(start + head, WIDTH) + first + lanes
+    logits = tl.load(tile, mask=inside, other=NEVER, eviction_policy="evict_last")
+    peak = tl.max(logits.to(tl.float32), axis=0)
+    # The first part handles the edges. Their few elements are read three times, at no cost for the other parts.
+    has_edges = (part == 0) & (body < n_columns)
+    edge = edge_columns(head, body, WIDTH)
+    if has_edges:
+        edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
+        peak = tl.maximum(peak, tl.max(edges, axis=0))
+    base = finite(peak)
+    total = sum_of(tl.exp2((again(logits, PACKED).to(tl.float32) - base) * LOG2E), SHORT)
+    if has_edges:
+        edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
+        total += tl.sum(tl.exp2((edges - base) * LOG2E), axis=0)
+    words_ptr += row.to(tl.int64) * N_PARTS
+    if N_PARTS > 1:
+        publish(words_ptr + part, peak, total)
+
+    # Everything that needs no other part is done before waiting for them.
+    tl.store(peak_ptr + tl.program_id(0), peak)
+    tl.store(total_ptr + tl.program_id(0), total)
+    target = tl.load(target_ptr + row).to(tl.int64)
+    # The program that overwrites the target's logit reads it first.
+    in_part = (target >= head + first) & (target < head + first + length)
+    in_edges = (target < head) | (target >= head + body)
+    is_owner = tl.where(part == 0, in_part | in_edges, in_part)
+    logit = logit_at(x_ptr, start, target, n_columns, is_owner)
+    if is_owner:
+        tl.store(logit_ptr + row, logit)
+    weight = row_weight(target, weight_ptr, n_columns, ignore_index)
+    scale = scale_of(upstream_ptr, 1, divisors_ptr, row, target == ignore_index, DIVISORS)
+    factor = factor_of(scale, weight, class_weight_ptr, n_columns, SMOOTHING)
+    if SMOOTHING > 0.0:
+        spread = sum_of(weighted(again(logits, PACKED), weight_ptr, columns, inside), SHORT)
+        if has_edges:
+            edges = tl.load(x_ptr + start + edge, mask=edge < n_columns, other=NEVER).to(tl.float32)
+            spread += tl.sum(weighted(edges, weight_ptr, edge, edge < n_columns), axis=0)
+        tl.store(spread_ptr + tl.program_id(0), spread)
+    if N_PARTS > 1:
+        peaks, totals = collect(words_ptr, N_PARTS, PADDED)
+        highest = tl.max(peaks, axis=0)
+        row_total = tl.sum(totals * tl.exp2((peaks - finite(highest)) * LOG2E), axis=0)
+        factor *= tl.exp2((peak - highest) * LOG2E) / row_total
+    else:
+        # A row of only -inf gives NaN, as in PyTorch.
+        factor *= tl.exp2((peak - peak) * LOG2E) / total
+    tl.debug_barrier()  # no warp writes before all have read
+    gradient = tl.exp2((again(logits, PACKED).to(tl.float32) - base) * LOG2E) * factor
+    if SMOOTHING > 0.0:
+        gradient -= spread_of(columns, scale, weight_ptr, inside, n_columns, SMOOTHING)
+    tl.store(tile, gradient.to(x_ptr.dtype.element_ty), mask=inside)
+    if has_edges:
+        write_edges(x_ptr + start, x_ptr + start, edge, base, factor, target, scale, weight, weight_ptr, n_columns, SMOOTHING)
+    if in_part:
+        # Handle the target's column separately: comparing it with every column would take registers and time.
+        tl.debug_barrier()
+        taken = at_target(scale, weight, SMOOTHING) + scale * weight * (SMOOTHING / n_columns)
+        tl.store(x_ptr + start + target, (tl.exp2((logit - base) * LOG2E) * factor - taken).to(x_ptr.dtype.element_ty))

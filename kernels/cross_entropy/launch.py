@@ -11,9 +11,7 @@ from torch import Tensor
 
 from kernels.configs import card, choose
 from kernels.configs.cross_entropy import CROSS_ENTROPY, CrossEntropy, Part
-from kernels.cross_entropy.held import held_kernel, prepare_kernel
-from kernels.cross_entropy.kernels import gradient_kernel, scale_kernel
-from kernels.cross_entropy.losses import rows_kernel, sum_kernel, walk_kernel
+from kernels.cross_entropy.kernels import gradient_kernel, held_kernel, prepare_kernel, rows_kernel, scale_kernel, sum_kernel, walk_kernel
 from kernels.dispatch import cdiv, next_power_of_2
 
 # Programs that sum up the mean's divisor, one part each.

@@ -1,7 +1,5 @@
 """What the options of cross entropy do to it and its gradients: reductions, weights of classes, smoothing."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -28,8 +28,3 @@ def forward(provider, M, N, dtype, p):
 def backward(provider, M, N, dtype, p):
     x = torch.randn(M, N, device="cuda", dtype=dtype, requires_grad=True)
     return 2 * x.nbytes, gradients_of(PROVIDERS[provider](x, p=p), x)
-
-
-if __name__ == "__main__":
-    forward.run(print_data=True)
-    backward.run(print_data=True)

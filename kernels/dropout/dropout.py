@@ -1,7 +1,5 @@
 """Dropout that never stores its mask: the backward generates it again from the same seed."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
@@ -67,7 +65,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return input.copy_(out) if inplace else out
 
 
-@custom_op("warpwave::dropout")
+@custom_op("warpwave::dropout", fake=lambda input, *_: torch.empty_like(input))
 def _dropout(input: Tensor, seed: Tensor, p: float) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
@@ -78,11 +76,6 @@ def _dropout(input: Tensor, seed: Tensor, p: float) -> Tensor:
         tensors = laid_out_as(input, out), out, seed
         dropout_kernel[grid](*tensors, out.numel(), threshold, scale, QUARTER=config.block // 4, num_warps=config.warps)
     return out
-
-
-@_dropout.register_fake
-def _(input: Tensor, seed: Tensor, p: float) -> Tensor:
-    return torch.empty_like(input)
 
 
 def _setup_context(ctx, inputs, output) -> None:

@@ -1,7 +1,5 @@
 """Dropout against its definition: kept elements are scaled, the right share is dropped, and the backward uses the same mask."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -33,8 +33,3 @@ def forward(provider, M, N, dtype, approximate):
 def backward(provider, M, N, dtype, approximate):
     x = torch.randn(M, N, device="cuda", dtype=dtype, requires_grad=True)
     return 3 * x.nbytes, gradients_of(PROVIDERS[provider](x, approximate=approximate), x)
-
-
-if __name__ == "__main__":
-    forward.run(print_data=True)
-    backward.run(print_data=True)

@@ -1,7 +1,5 @@
 """GELU, exact and in its tanh form: element-wise kernels that reach memory speed if their special functions are cheap."""
 
-from __future__ import annotations
-
 import functools
 
 import torch
@@ -106,10 +104,10 @@ def _plan(
     backward: bool, on: Card, config: Elementwise, n: int, dtypes: tuple[torch.dtype, ...], boundaries: tuple[bool, ...], tanh: bool
 ) -> Bound:
     kernel = gelu_backward_kernel if backward else gelu_kernel
-    return Bound(kernel, (cdiv(n, config.block),), {"TANH": tanh, "BLOCK_SIZE": config.block, "num_warps": config.warps})
+    return Bound(kernel, (cdiv(n, config.block),), TANH=tanh, BLOCK_SIZE=config.block, num_warps=config.warps)
 
 
-@custom_op("warpwave::gelu", repeats=True)
+@custom_op("warpwave::gelu", fake=lambda input, tanh: torch.empty_like(input), repeats=True)
 def _gelu(input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
@@ -118,7 +116,7 @@ def _gelu(input: Tensor, tanh: bool) -> Tensor:
     return out
 
 
-@custom_op("warpwave::gelu_backward", repeats=True)
+@custom_op("warpwave::gelu_backward", fake=lambda grad, input, tanh: torch.empty_like(input), repeats=True)
 def _gelu_backward(grad: Tensor, input: Tensor, tanh: bool) -> Tensor:
     out = torch.empty_like(input)
     if out.numel():
@@ -126,16 +124,6 @@ def _gelu_backward(grad: Tensor, input: Tensor, tanh: bool) -> Tensor:
         dtypes = grad.dtype, input.dtype
         _plan(True, on, choose(ELEMENTWISE, on), out.numel(), dtypes, on_boundary(*x), tanh)(*x, out, out.numel())
     return out
-
-
-@_gelu.register_fake
-def _(input: Tensor, tanh: bool) -> Tensor:
-    return torch.empty_like(input)
-
-
-@_gelu_backward.register_fake
-def _(grad: Tensor, input: Tensor, tanh: bool) -> Tensor:
-    return torch.empty_like(input)
 
 
 def _setup_context(ctx, inputs, output) -> None:

@@ -7,8 +7,6 @@ are None, and which start on 16 bytes. On AMD it also depends on the size of a t
 are bound on NVIDIA's cards only.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +37,7 @@ class Bound:
 
     __slots__ = ("_constants", "_kernel", "_options", "_run", "compiled", "grid")
 
-    def __init__(self, kernel: Any, grid: tuple[int, ...], options: dict[str, Any]) -> None:
+    def __init__(self, kernel: Any, grid: tuple[int, ...], /, **options: Any) -> None:
         self._kernel, self.grid, self._options = kernel, grid, options
         self.compiled: CompiledKernel | None = None
         self._run: Callable[..., None] | None = None
@@ -66,18 +64,15 @@ def on_boundary(*tensors: torch.Tensor | None) -> tuple[bool, ...]:
 
 def descriptors(make: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
     """Return `make`, which makes a tensor descriptor, for tensors that differ in nothing but their memory: checked once, then copied."""
-    template: list[Any] = []
+    template: Any = None
 
     def describe(x: torch.Tensor) -> Any:
-        if template:
-            return of(template[0], x)
-        made = make(x)
-        template.append(of(made, None))  # keeps no memory
-        return made
-
-    def of(descriptor: Any, x: torch.Tensor | None) -> Any:
-        copy = object.__new__(type(descriptor))
-        copy.__dict__.update(descriptor.__dict__, base=x)
+        nonlocal template
+        if template is None:
+            template = make(x)
+            template.base = None  # keeps no memory
+        copy = object.__new__(type(template))
+        copy.__dict__.update(template.__dict__, base=x)
         return copy
 
     return describe

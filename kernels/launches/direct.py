@@ -5,8 +5,6 @@ and makes each tensor descriptor anew. Together that takes longer than the launc
 Triton, so it is looked at instead of written down here: where the stream goes, where each pointer goes, and all else as it is.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A note of what one call does, and the tape that is made from it: a function that does it again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -9,8 +9,6 @@ Played are calls of plain tensors on the current NVIDIA device, outside of autoc
 of torch, hooks of Triton. Where there is a gradient to record, the call must be that of one op, and give its first result.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar

@@ -1,7 +1,5 @@
 """Calls that are played: bit for bit what the call in full gives, in all that may differ from the call that was noted."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from triton import knobs

@@ -6,8 +6,6 @@ With n = (x - mean) rstd and g = grad weight, the gradient of a row is dx = rstd
 mean is subtracted. Those of weight and bias are sums over rows, dw = sum(grad n) and db = sum(grad).
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """How rows that a power of two fits badly are split into chunks of columns: docs/kernels/tiles.md, "Rows"."""
 
-from __future__ import annotations
-
 import functools
 
 from kernels.configs.norm import Tile

@@ -3,10 +3,19 @@
 In every kernel, None instead of a pointer leaves out the weight or bias.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
+
+from kernels.exchange import again
+
+# Each thread waits for its own word. With a Triton loop, some threads could see the words and others not.
+UNTIL_THERE = tl.constexpr("""{
+        .reg .pred absent;
+        again:
+        ld.relaxed.gpu.global.u64 $0, [$1];
+        setp.eq.u64 absent, $0, 0;
+        @absent bra again;
+        }""")
 
 
 @triton.jit
@@ -23,14 +32,6 @@ def rstd_of(squares, n_columns, eps):
 
 
 @triton.jit
-def _packed(x, PACKED: tl.constexpr):
-    # The compiler would keep values for a second use in fp32, in twice the registers of half precision. It cannot see through this.
-    if PACKED and x.dtype.primitive_bitwidth == 16:
-        x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
-    return x
-
-
-@triton.jit
 def _publish(words_ptr, first, second, exist):
     """Write two sums as one word, where zeros are: both arrive together, so no fence is needed. Minus zero stands for zero."""
     high = first.to(tl.int32, bitcast=True)
@@ -40,21 +41,7 @@ def _publish(words_ptr, first, second, exist):
 
 @triton.jit
 def _wait(words_ptr):
-    # In assembly, so that each thread waits for its own words. With a Triton loop, some threads could see the words and others not.
-    return tl.inline_asm_elementwise(
-        """{
-        .reg .pred absent;
-        again:
-        ld.relaxed.gpu.global.u64 $0, [$1];
-        setp.eq.u64 absent, $0, 0;
-        @absent bra again;
-        }""",
-        "=l,l",
-        [words_ptr],
-        dtype=tl.int64,
-        is_pure=False,
-        pack=1,
-    )
+    return tl.inline_asm_elementwise(UNTIL_THERE, "=l,l", [words_ptr], dtype=tl.int64, is_pure=False, pack=1)
 
 
 @triton.jit
@@ -77,7 +64,7 @@ def _parameter(ptr, columns, inside):
 @triton.jit
 def rows_of(group, ROWS: tl.constexpr, VECTOR: tl.constexpr):
     """Return the rows of a group: neighbours, or with `VECTOR`, every VECTOR-th. Such rows start at the same place within 16 bytes."""
-    return ((group // VECTOR).to(tl.int64) * ROWS + tl.arange(0, ROWS)) * VECTOR + group % VECTOR
+    return (tl.cast(group // VECTOR, tl.int64) * ROWS + tl.arange(0, ROWS)) * VECTOR + group % VECTOR
 
 
 @triton.jit
@@ -160,7 +147,7 @@ def forward_kernel(
     for i in tl.static_range(COUNT):
         if mean_ptr is not None:
             # Around the mean: E[x**2] - E[x]**2 would cancel.
-            x = tl.where(inside[i], _packed(chunks[i], PACKED).to(tl.float32) - mean[:, None], 0.0)
+            x = tl.where(inside[i], again(chunks[i], PACKED).to(tl.float32) - mean[:, None], 0.0)
         else:
             x = chunks[i].to(tl.float32)
         if i < CHUNKS:
@@ -193,7 +180,7 @@ def forward_kernel(
         tl.store(mean_ptr + rows, mean, mask=one_of_them)
     tl.store(rstd_ptr + rows, rstd, mask=one_of_them)
     for i in tl.static_range(COUNT):
-        out = _packed(chunks[i], PACKED).to(tl.float32)
+        out = again(chunks[i], PACKED).to(tl.float32)
         if mean_ptr is not None:
             out -= mean[:, None]
         out *= rstd[:, None]

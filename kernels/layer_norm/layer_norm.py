@@ -1,15 +1,14 @@
 """Layer normalization, forward and backward, each with one read of its inputs and one write of its results."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from kernels import norm
 from kernels.contract import autocast_all, check_dtype
-from kernels.dispatch import custom_op
+from kernels.dispatch import CustomOp, custom_op
 from kernels.launches.tape import repeatable
 
 
@@ -39,42 +38,38 @@ def layer_norm(
     return _layer_norm(*autocast_all(input, weight, bias, to=torch.float32), n_columns, eps)
 
 
-@custom_op("warpwave::layer_norm", repeats=True)
+@custom_op("warpwave::layer_norm", fake=lambda input, *given: norm.empty_results(input, given[-2], centered=True), repeats=True)
 def _layer_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
     return norm.forward(input, weight, bias, n_columns, eps, centered=True)
 
 
-@custom_op("warpwave::layer_norm_backward", repeats=True)
+@custom_op(
+    "warpwave::layer_norm_backward", fake=lambda grad, input, *given: norm.empty_gradients(input, given[:2], given[-1]), repeats=True
+)
 def _layer_norm_backward(
     grad: Tensor, input: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor, wanted: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
     return norm.backward(grad, input, (weight, bias), statistics, wanted)
 
 
-@_layer_norm.register_fake
-def _(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
-    return norm.empty_results(input, n_columns, centered=True)
+def register_autograd(op: CustomOp, backward: CustomOp) -> None:
+    """Register the gradient of an op of (input, *parameters, n_columns, eps), whose results are those of `norm.empty_results`."""
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        *tensors, _, _ = inputs
+        ctx.count = len(tensors)
+        ctx.save_for_backward(*tensors, output[1])
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+
+    def gradients(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        wanted = list(ctx.needs_input_grad[: ctx.count])
+        if grad is None:
+            return (None,) * (ctx.count + 2)
+        grads = backward(grad, *ctx.saved_tensors, wanted)
+        return (*(found if want else None for found, want in zip(grads, wanted, strict=True)), None, None)
+
+    op.register_autograd(gradients, setup_context=setup_context)
 
 
-@_layer_norm_backward.register_fake
-def _(
-    grad: Tensor, input: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor, wanted: list[bool]
-) -> tuple[Tensor, Tensor, Tensor]:
-    return norm.empty_gradients(input, (weight, bias), wanted)
-
-
-def _setup_context(ctx, inputs, output) -> None:
-    ctx.save_for_backward(*inputs[:3], output[1])
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _backward(ctx, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    if grad is None:
-        return (None,) * 5
-    wanted = list(ctx.needs_input_grad[:3])
-    grads = _layer_norm_backward(grad, *ctx.saved_tensors, wanted)
-    return (*(found if want else None for found, want in zip(grads, wanted, strict=True)), None, None)
-
-
-_layer_norm.register_autograd(_backward, setup_context=_setup_context)
+register_autograd(_layer_norm, _layer_norm_backward)

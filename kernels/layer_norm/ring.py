@@ -8,38 +8,25 @@ The programs of a row are neighbours in the grid. GPUs start programs in the ord
 that run, or that will run once others end.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from kernels.layer_norm.backward import add_both, add_up
+from kernels.layer_norm.forward import UNTIL_THERE
 
-try:
-    from triton.experimental import gluon
-    from triton.experimental.gluon import language as gl
-    from triton.experimental.gluon.language.nvidia.ampere import async_copy
-
-    # The name in Triton 3.9; 3.6 has another.
-    async_load = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
-    AVAILABLE = True
-except ImportError:
-    AVAILABLE = False
+# The name in Triton 3.9; 3.6 has another.
+async_load = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 
 VECTOR_BYTES = 16  # of a copy to shared memory: rows must start and end at multiples of it
 
 
-def jit(function: Callable[..., Any]) -> Any:
-    """Return `gluon.jit`, or do nothing without Gluon: importing a kernel never fails."""
-    return gluon.jit(function) if AVAILABLE else function
-
-
 def takes(row_bytes: int, stride_bytes: int) -> bool:
     """Return whether rows start and end where such copies can, if the first starts on 16 bytes."""
-    return AVAILABLE and not (row_bytes % VECTOR_BYTES or stride_bytes % VECTOR_BYTES)
+    return not (row_bytes % VECTOR_BYTES or stride_bytes % VECTOR_BYTES)
 
 
-@jit
+@gluon.jit
 def _packed(x):
     # The compiler would keep values that every row needs in fp32, in twice the registers of half precision. It cannot see through this.
     if x.dtype.primitive_bitwidth == 16:
@@ -47,7 +34,7 @@ def _packed(x):
     return x
 
 
-@jit
+@gluon.jit
 def _fetch_row(grads, xs, grad_ptr, x_ptr, row, n_rows, n_columns, row_stride, columns, slot):
     inside = columns < gl.where(row < n_rows, n_columns, 0)
     async_load(grads.index(slot), grad_ptr + row.to(gl.int64) * n_columns + columns, mask=inside)
@@ -55,7 +42,7 @@ def _fetch_row(grads, xs, grad_ptr, x_ptr, row, n_rows, n_columns, row_stride, c
     async_copy.commit_group()
 
 
-@jit
+@gluon.jit
 def _publish(word_ptr, first, second, exists):
     """Write two sums where zeros are. Minus zero stands for zero, so that no word is zero."""
     high = first.to(gl.int32, bitcast=True)
@@ -63,31 +50,18 @@ def _publish(word_ptr, first, second, exists):
     gl.atomic_xchg(word_ptr, high | (second.to(gl.int32, bitcast=True).to(gl.int64) & 0xFFFFFFFF), mask=exists, sem="relaxed")
 
 
-@jit
+@gluon.jit
 def _collect(words_ptr, n_parts, slots):
     """Return the sums of all parts, once they are published; unused slots are zero."""
     there = slots < n_parts
-    # In assembly, so that each thread waits for its own word.
-    words = gl.inline_asm_elementwise(
-        """{
-        .reg .pred absent;
-        again:
-        ld.relaxed.gpu.global.u64 $0, [$1];
-        setp.eq.u64 absent, $0, 0;
-        @absent bra again;
-        }""",
-        "=l,l",
-        [words_ptr + gl.where(there, slots, 0)],
-        dtype=gl.int64,
-        is_pure=False,
-        pack=1,
-    )
+    own = words_ptr + gl.where(there, slots, 0)
+    words = gl.inline_asm_elementwise(UNTIL_THERE, "=l,l", [own], dtype=gl.int64, is_pure=False, pack=1)
     first = (words >> 32).to(gl.int32).to(gl.float32, bitcast=True)
     second = words.to(gl.int32).to(gl.float32, bitcast=True)
     return gl.where(there, first, 0.0), gl.where(there, second, 0.0)
 
 
-@jit
+@gluon.jit
 def backward_ring_kernel(
     grad_ptr, x_ptr, weight_ptr, mean_ptr, rstd_ptr, dx_ptr, dweights_ptr, dbiases_ptr, words_ptr,
     row_vectors, n_rows, n_vectors, n_parts,

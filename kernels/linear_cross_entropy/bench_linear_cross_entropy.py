@@ -71,8 +71,3 @@ def memory(N, H, V, dtype, provider):
         torch.cuda.reset_peak_memory_stats()
     run()
     return (torch.cuda.max_memory_allocated() - before) / 2**30
-
-
-if __name__ == "__main__":
-    benchmark.run(print_data=True)
-    memory.run(print_data=True)

@@ -1,7 +1,5 @@
 """Linear layer and cross entropy in one op: loss and gradients with three products, without ever storing all logits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch
@@ -81,7 +79,12 @@ def _check(
             raise RuntimeError(f"linear_cross_entropy expected {name} of {linear_weight.shape[0]} classes, but got {tuple(tensor.shape)}")
 
 
-@custom_op("warpwave::linear_cross_entropy")
+def _empty_results(input, linear_weight, linear_bias, target, weight, ignore_index, reduction, label_smoothing, dtype, chunk, wanted):
+    grads = _empty_like(input, linear_weight, linear_bias, [False] * 3 if reduction == "none" else wanted)
+    return input.new_empty(input.shape[0] if reduction == "none" else (), dtype=dtype), *grads
+
+
+@custom_op("warpwave::linear_cross_entropy", fake=_empty_results)
 def _linear_cross_entropy(
     input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, target: Tensor, weight: Tensor | None,
     ignore_index: int, reduction: str, label_smoothing: float, dtype: torch.dtype, chunk: int, wanted: list[bool],
@@ -98,13 +101,7 @@ def _linear_cross_entropy(
     return loss, *grads
 
 
-@_linear_cross_entropy.register_fake
-def _(input, linear_weight, linear_bias, target, weight, ignore_index, reduction, label_smoothing, dtype, chunk, wanted):
-    grads = _empty_like(input, linear_weight, linear_bias, [False] * 3 if reduction == "none" else wanted)
-    return input.new_empty(input.shape[0] if reduction == "none" else (), dtype=dtype), *grads
-
-
-@custom_op("warpwave::linear_cross_entropy_backward")
+@custom_op("warpwave::linear_cross_entropy_backward", fake=lambda grad, *given: _empty_like(*given[:3], given[-1]))
 def _linear_cross_entropy_backward(
     grad: Tensor, input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, target: Tensor, weight: Tensor | None,
     ignore_index: int, label_smoothing: float, chunk: int, wanted: list[bool],
@@ -112,11 +109,6 @@ def _linear_cross_entropy_backward(
     """Return gradients for losses per token."""
     targets = Targets.of(target, weight, ignore_index, label_smoothing)
     return _gradients(input, linear_weight, linear_bias, targets, grad.contiguous(), False, chunk, wanted)[0]
-
-
-@_linear_cross_entropy_backward.register_fake
-def _(grad, input, linear_weight, linear_bias, *options):
-    return _empty_like(input, linear_weight, linear_bias, options[-1])
 
 
 def _empty_like(input: Tensor, weight: Tensor, bias: Tensor | None, wanted: list[bool]) -> tuple[Tensor, Tensor, Tensor]:

@@ -70,8 +70,3 @@ def backward_linear_gelu(provider, M, N, K):
     x, weight = (operand.requires_grad_() for operand in operands(M, N, K, torch.bfloat16))
     bias = torch.randn(N, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     return tflops(4 * M * N * K, gradients_of(LINEAR[provider](x, weight, bias), x, weight, bias))
-
-
-if __name__ == "__main__":
-    for benchmark in (forward, batched, forward_linear_gelu, backward_linear_gelu):
-        benchmark.run(print_data=True)

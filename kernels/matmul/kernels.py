@@ -1,7 +1,5 @@
 """The matrix product in plain Triton, for every GPU, and the activations of its result."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 from triton.language.extra import cuda

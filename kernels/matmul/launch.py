@@ -4,8 +4,6 @@ Everything that depends on shapes, strides and dtypes is decided once and cached
 GPU.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -70,8 +68,10 @@ def multiply(
         if a.dtype == torch.float32:
             refuse()  # torch's setting may change
             precision = "tf32" if choose(MATMUL).tf32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
-            if choose(MATMUL).dense_fp32:
-                a, b = _read_fast(a, b, precision)
+            if choose(MATMUL).dense_fp32:  # copied if the kernel then reads them several times faster
+                a = a.contiguous() if precision == "tf32" and b.shape[-1] >= WORTH_A_COPY else a
+                if a.shape[-2] >= WORTH_A_COPY:
+                    b = b.contiguous() if precision == "ieee" else b.mT.contiguous().mT
         a, b = _unit_stride(a), _unit_stride(b)
         large = min(a.shape[-2], b.shape[-1]) >= FEWEST_IN_REACH and out.numel() * a.shape[-1] >= IN_REACH
         if precision is None and choose(MATMUL).specialized and large:
@@ -168,22 +168,16 @@ def _pointers(
         "WIDEN": widen,
         "EARLY": early and on.early["EARLY"],
     }
-    bound = Bound(matmul_kernel, (programs,), options | epilogue | tile.launched)
+    bound = Bound(matmul_kernel, (programs,), **options, **epilogue, **tile.launched)
     return lambda *tensors: bound(*tensors, m, n, k, *strides)
 
 
 def _row(tile: Tile, a: Layout, b: Layout, epilogue: Epilogue) -> Launch:
     (m, k), n = a.shape, b.shape[1]
     block = tile.k * 2 if k > tile.k * 2 and k % (tile.k * 2) == 0 else tile.k
-    options: dict[str, Any] = {
-        "M": m,
-        "STEPS": cdiv(k, block),
-        "BLOCK_N": tile.n,
-        "BLOCK_K": block,
-        "EVICTION": "evict_first" if n * k * 2 < PASSING else "",
-        "num_warps": tile.warps,
-    }
-    bound = Bound(row_kernel, (cdiv(n, tile.n),), options | epilogue)
+    eviction = "evict_first" if n * k * 2 < PASSING else ""
+    shape = {"M": m, "STEPS": cdiv(k, block), "BLOCK_N": tile.n, "BLOCK_K": block}
+    bound = Bound(row_kernel, (cdiv(n, tile.n),), **shape, EVICTION=eviction, **epilogue, num_warps=tile.warps)
     return lambda *tensors: bound(*tensors, n, k, a.stride[0], b.stride[1])
 
 
@@ -216,14 +210,6 @@ def _copied(on: Card, boundaries: tuple[bool, ...], a: Layout, b: Layout) -> tup
     return min(choices, key=cost)
 
 
-def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return fp32 operands, copied if the kernel then reads them several times faster."""
-    m, n = a.shape[-2], b.shape[-1]
-    if precision == "ieee":
-        return a, b.contiguous() if m >= WORTH_A_COPY else b
-    return a.contiguous() if n >= WORTH_A_COPY else a, b.mT.contiguous().mT if m >= WORTH_A_COPY else b
-
-
 def _on_lines(x: torch.Tensor) -> torch.Tensor:
     """Return a copy of a 16-bit operand whose rows start on lines."""
     if x.stride(-1) != 1:
@@ -240,7 +226,7 @@ def _on_lines(x: torch.Tensor) -> torch.Tensor:
 def _copy_rows(on: Card, dtype: torch.dtype, x: Layout, step: int, boundary: bool) -> Callable[[torch.Tensor, torch.Tensor], None]:
     (rows, columns), block = x.shape, 2048
     chunks, vector = cdiv(columns, block), math.gcd(8, columns, x.stride[0]) if boundary else 1
-    bound = Bound(copy_rows_kernel, (rows * chunks,), {"VECTOR": vector, "BLOCK_SIZE": block})
+    bound = Bound(copy_rows_kernel, (rows * chunks,), VECTOR=vector, BLOCK_SIZE=block)
     return lambda out, x: bound(out, x, columns, chunks, step, x.stride(0))
 
 

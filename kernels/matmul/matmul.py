@@ -1,8 +1,6 @@
 """`torch.matmul` and `torch.nn.functional.linear` with the kernels of this package; linear applies an activation before rounding."""
 
-from __future__ import annotations
-
-from typing import Any, Optional
+from typing import Any
 
 import torch
 import triton
@@ -89,18 +87,9 @@ def _by(x: torch.Tensor) -> str:
     return "x".join(map(str, x.shape)) or "scalar"
 
 
-@custom_op("warpwave::matmul", repeats=True)
+@custom_op("warpwave::matmul", fake=lambda a, b: a.new_empty((*a.shape[:-1], b.shape[-1])), repeats=True)
 def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return multiply(a, b)[0]
-
-
-@_matmul.register_fake
-def _(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return a.new_empty((*a.shape[:-1], b.shape[-1]))
-
-
-def _matmul_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    ctx.save_for_backward(*inputs)
 
 
 def _matmul_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -112,21 +101,20 @@ def _matmul_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None,
     return of_a, _matmul(a.mT, grad) if wanted[1] else None
 
 
-_matmul.register_autograd(_matmul_backward, setup_context=_matmul_context)
+_matmul.register_autograd(_matmul_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
 
 
-@custom_op("warpwave::linear", repeats=True)
+def _empty_linear(input, weight, bias, activation, save):
+    shape = (*input.shape[:-1], weight.shape[0])
+    return input.new_empty(shape), input.new_empty(shape if save else (0,))
+
+
+@custom_op("warpwave::linear", fake=_empty_linear, repeats=True)
 def _linear(
-    input: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], activation: Optional[str], save: bool
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str | None, save: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     out, saved = multiply(input, weight.t(), bias, activation, save)
     return out, saved if save else input.new_empty(0)
-
-
-@_linear.register_fake
-def _(input, weight, bias, activation, save):
-    shape = (*input.shape[:-1], weight.shape[0])
-    return input.new_empty(shape), input.new_empty(shape if save else (0,))
 
 
 def _linear_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
@@ -149,15 +137,10 @@ def _linear_backward(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple[to
 _linear.register_autograd(_linear_backward, setup_context=_linear_context)
 
 
-@custom_op("warpwave::linear_activation_backward")
+@custom_op("warpwave::linear_activation_backward", fake=lambda grad, x, activation: torch.empty_like(x))
 def _activation_backward(grad: torch.Tensor, x: torch.Tensor, activation: str) -> torch.Tensor:
     out = torch.empty_like(x)
     if n := x.numel():
         grid = (triton.cdiv(n, BLOCK_SIZE),)
         activation_backward_kernel[grid](out, grad.contiguous(), x, n, ACTIVATION=activation, BLOCK_SIZE=BLOCK_SIZE)
     return out
-
-
-@_activation_backward.register_fake
-def _(grad: torch.Tensor, x: torch.Tensor, activation: str) -> torch.Tensor:
-    return torch.empty_like(x)

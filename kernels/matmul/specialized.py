@@ -1,10 +1,7 @@
 """The launch of the warp-specialized kernel: TMA descriptors, and shares of sums."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from triton.experimental.gluon import language as gl
@@ -42,21 +39,12 @@ def product(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: Layou
     of_out = box(Layout((*batch, m, n), (*[m * row] * len(batch), row, 1)), (ROWS_OF_WARPS, tile.part_n), dtype)
     spread = _spread(tile, k, epilogue["ACTIVATION"])
     count = 1 if add or not spread else shared(tile, on, tiles, k, (a.fetching, b.fetching))[0]
-    options: dict[str, Any] = {
-        "BLOCK_N": tile.n,
-        "HALVES": halves,
-        "A_TRANSPOSED": a_transposed,
-        "B_TRANSPOSED": b_transposed,
-        "STAGES": tile.stages,
-        "GROUP_M": tile.group_m,
-        **epilogue,
-        "ADD": add,
-        "SPREAD": spread,
-        "num_warps": 4,
-        "maxnreg": 168,
-    }
     over = tiles % on.processors if count > 1 else 0
-    bound = Bound(matmul_specialized_kernel, (min(on.processors, tiles - over + over * count),), options)
+    bound = Bound(
+        matmul_specialized_kernel, (min(on.processors, tiles - over + over * count),),
+        BLOCK_N=tile.n, HALVES=halves, A_TRANSPOSED=a_transposed, B_TRANSPOSED=b_transposed, STAGES=tile.stages, GROUP_M=tile.group_m,
+        **epilogue, ADD=add, SPREAD=spread, num_warps=4, maxnreg=168,
+    )  # fmt: skip
     add_up = sums_of_shares(tile, on, over, count, epilogue, b_transposed)
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor) -> None:
@@ -74,7 +62,7 @@ def product(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: Layou
 def sums_of_shares(tile: Specialized, on: Card, over: int, count: int, epilogue: Epilogue, within: bool) -> Bound:
     """Return the launch that adds up the shares of the last tiles, and finishes these. `within`: no tile has columns beyond the matrix."""
     options = {"SHARES": count, "BLOCK_M": tile.m, "BLOCK_N": tile.n, "GROUP_M": tile.group_m, "ROWS": ROWS, "WITHIN": within}
-    return Bound(sum_tiles_kernel, (over * (tile.m // ROWS),), options | epilogue | on.early)
+    return Bound(sum_tiles_kernel, (over * (tile.m // ROWS),), **options, **epilogue, **on.early)
 
 
 def _spread(tile: Specialized, k: int, activation: str | None) -> int:

@@ -1,7 +1,5 @@
 """Products whose sum is split: several programs have a part of it each, and a second kernel adds the parts up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -90,7 +88,7 @@ def _buffers(tile: Tile, itemsize: int) -> int:
 
 def adding_up(parts: int, on: Card, elements: int, epilogue: Epilogue) -> Bound:
     """Return the kernel that adds up the parts of a product of so many elements, and its grid."""
-    return Bound(sum_kernel, (cdiv(elements, BLOCK_SIZE),), {"SPLITS": parts, "BLOCK_SIZE": BLOCK_SIZE, **epilogue, **on.early})
+    return Bound(sum_kernel, (cdiv(elements, BLOCK_SIZE),), SPLITS=parts, BLOCK_SIZE=BLOCK_SIZE, **epilogue, **on.early)
 
 
 def in_parts(splits: int, product: Callable[[Layout, Layout], Launch], on: Card, a: Layout, b: Layout, epilogue: Epilogue) -> Launch:

@@ -1,7 +1,5 @@
 """The matrix product, the linear layer and their gradients against float64."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib
@@ -90,22 +88,11 @@ def test_a_long_sum(device, compare):
     compare(matmul, torch.matmul, *(torch.randn(shape, device=device).bfloat16() for shape in ((8, 1200), (1200, 16))))
 
 
-@pytest.mark.parametrize(
-    "shapes",
-    [
-        ((7,), (7,)),
-        ((5, 7), (7,)),
-        ((7,), (7, 5)),
-        ((2, 3, 5, 7), (7,)),
-        ((2, 3, 5, 7), (7, 4)),
-        ((3, 5, 7), (3, 7, 4)),
-        ((2, 1, 5, 7), (3, 7, 4)),
-        ((5, 7), (3, 7, 4)),
-        ((7,), (3, 7, 4)),
-        ((3, 5, 7), (1, 7, 4)),
-    ],
-    ids=shapes_id,
-)
+VECTORS = [((7,), (7,)), ((5, 7), (7,)), ((7,), (7, 5)), ((2, 3, 5, 7), (7,)), ((7,), (3, 7, 4))]
+BATCHES = [((2, 3, 5, 7), (7, 4)), ((3, 5, 7), (3, 7, 4)), ((2, 1, 5, 7), (3, 7, 4)), ((5, 7), (3, 7, 4)), ((3, 5, 7), (1, 7, 4))]
+
+
+@pytest.mark.parametrize("shapes", VECTORS + BATCHES, ids=shapes_id)
 def test_vectors_and_batches(shapes, device, compare):
     compare(matmul, torch.matmul, *(torch.randn(shape, device=device) for shape in shapes))
 

@@ -1,7 +1,5 @@
 """Tiles that are left over, when all others are dealt out, are shared; operands with rows on no line are copied where that is worth it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -9,8 +9,6 @@ Tiles that are left over when every program has had as many as the others would 
 each program has a part of one, and writes it in fp32; `sum_tiles_kernel` adds the parts up.
 """
 
-from __future__ import annotations
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
@@ -231,10 +229,11 @@ def _one_before(accs, step, empty, PENDING: gl.constexpr, pred=True):
 def _multiply(
     HALF: gl.constexpr, staging, tensors, shape,
     BLOCK_N: gl.constexpr, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr, GROUP_M: gl.constexpr,
-    BIAS: gl.constexpr, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr, SPREAD: gl.constexpr, SHARED: gl.constexpr,
+    BIAS: gl.constexpr, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr, SPREAD: gl.constexpr,
 ):  # fmt: skip
     batches, M, N, K, shares = shape
     buffers, bars, results, bias_ptr, shares_ptr = tensors
+    SHARED: gl.constexpr = shares_ptr is not None
     ready, empty = bars
     out_desc = results[0][0]
     a_bufs, b_bufs = buffers
@@ -344,24 +343,15 @@ def matmul_specialized_kernel(
     bars = (ready, empty)
     shape = (batches, M, N, K, shares)
     SHARED: gl.constexpr = shares_ptr is not None
-    COLUMNS_WITHIN: gl.constexpr = B_TRANSPOSED and not ADD
+    WITHIN: gl.constexpr = B_TRANSPOSED and not ADD
     # 128 accumulators per thread, 64 for held parts, and the rest; the fetching warp needs the minimum number of registers.
     results = ((out_desc, out_ptr, M, N), (saved_desc, saved_ptr, M, N))
     tensors = (buffers, bars, results, bias_ptr, shares_ptr)
     gl.warp_specialize(
         [
-            (
-                _multiply,
-                (0, first, tensors, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD, SHARED),
-            ),
-            (
-                _multiply,
-                (1, second, tensors, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD, SHARED),
-            ),
-            (
-                _fetch,
-                (a_desc, b_descs, buffers, bars, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, SHARED, not ADD, COLUMNS_WITHIN),
-            ),
+            (_multiply, (0, first, tensors, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD)),
+            (_multiply, (1, second, tensors, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD)),
+            (_fetch, (a_desc, b_descs, buffers, bars, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, SHARED, not ADD, WITHIN)),
         ],
         [4, 1],
         [240, 24],

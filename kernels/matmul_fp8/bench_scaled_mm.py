@@ -60,7 +60,3 @@ def forward(provider, M, N, K, blocks):
             raise
         raise unittest.SkipTest(f"{LINES[provider]} refuses it: {error}") from error
     return tflops(2 * M * N * K, run)
-
-
-if __name__ == "__main__":
-    forward.run(print_data=True)

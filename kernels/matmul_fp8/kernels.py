@@ -1,7 +1,5 @@
 """The fp8 matrix product, for every GPU."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 from triton.language.extra import cuda

@@ -1,7 +1,5 @@
 """The tile of an fp8 product, and its launch, decided once for shapes, strides and dtypes."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -71,7 +69,7 @@ def _plan(
         "EARLY": parts > 1 and on.early["EARLY"],
         **tile.launched,
     }
-    bound = Bound(scaled_mm_kernel, (cdiv(m, tile.m) * cdiv(n, tile.n), parts), options)
+    bound = Bound(scaled_mm_kernel, (cdiv(m, tile.m) * cdiv(n, tile.n), parts), **options)
     add_up = adding_up(parts, on, m * n, PLAIN)
 
     sizes = (m, n, k // parts, a.stride[0], b.stride[0], *strides)

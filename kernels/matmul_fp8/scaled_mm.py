@@ -1,7 +1,5 @@
 """`scaled_mm`: the product of fp8 matrices and their scales."""
 
-from __future__ import annotations
-
 import torch
 
 from kernels.configs import card, choose
@@ -75,7 +73,7 @@ def _checked(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: t
     return given != by_row
 
 
-@custom_op("warpwave::scaled_mm", repeats=True)
+@custom_op("warpwave::scaled_mm", fake=lambda a, b, *options: a.new_empty((a.shape[0], b.shape[1]), dtype=options[-1]), repeats=True)
 def _scaled_mm(
     a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, blocks: bool, out_dtype: torch.dtype
 ) -> torch.Tensor:
@@ -86,8 +84,3 @@ def _scaled_mm(
             "encoding, and Triton no conversion. Convert the operands to bf16 and call matmul."
         )
     return multiply(a, b, scale_a, scale_b, blocks, out_dtype)
-
-
-@_scaled_mm.register_fake
-def _(a, b, scale_a, scale_b, blocks, out_dtype):
-    return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)

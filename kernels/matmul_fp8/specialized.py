@@ -1,7 +1,5 @@
 """The launch of the warp-specialized fp8 kernel."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -29,20 +27,15 @@ def specialized(
     of_a = box(a, (ROWS_OF_WARPS, tile.k), dtypes[0])
     of_b, *of_more = (box(b, (piece, tile.k), dtypes[1]) for piece in pieces)
     of_out = box(Layout((m, n), (n, 1)), (ROWS_OF_WARPS, part_n), dtypes[2])
-    options = {
-        "BLOCK_N": tile.n,
-        "HALVES": tile.m // ROWS_OF_WARPS,
-        "GROUP": math.gcd(tile.n, BLOCK) if blocks else BLOCK,
-        "STAGES": tile.stages,
-        "GROUP_M": tile.group_m,
-        "BLOCKS": blocks,
-        "num_warps": 4,
-        "maxnreg": 168,
-    }
     tiles = cdiv(m, tile.m) * cdiv(n, tile.n)
     count = shared(tile, on, tiles, k)[0]
     over = tiles % on.processors if count > 1 else 0
-    bound = Bound(scaled_mm_specialized_kernel, (min(on.processors, tiles - over + over * count),), options)
+    group = math.gcd(tile.n, BLOCK) if blocks else BLOCK
+    bound = Bound(
+        scaled_mm_specialized_kernel, (min(on.processors, tiles - over + over * count),),
+        BLOCK_N=tile.n, HALVES=tile.m // ROWS_OF_WARPS, GROUP=group, STAGES=tile.stages, GROUP_M=tile.group_m, BLOCKS=blocks,
+        num_warps=4, maxnreg=168,
+    )  # fmt: skip
     add_up = sums_of_shares(tile, on, over, count, PLAIN, not blocks)
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> None:

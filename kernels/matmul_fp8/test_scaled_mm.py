@@ -1,7 +1,5 @@
 """The product of fp8 matrices against float64 of the numbers that they and their scales stand for."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

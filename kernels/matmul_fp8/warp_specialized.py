@@ -5,8 +5,6 @@ while the other one's products are under way. At most 128 of a tile's columns at
 scales are by block, another warp fetches those of each step: from memory they take longer to arrive than a step does.
 """
 
-from __future__ import annotations
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy

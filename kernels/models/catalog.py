@@ -4,8 +4,6 @@ The source is the name on Hugging Face, or a paper where that is named. A model 
 no power of two, a vocabulary, a head dimension, a number of queries for each key.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

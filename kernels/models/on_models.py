@@ -129,8 +129,3 @@ def attention_forward(provider, op, B, H, KV, D, DV, S, T, causal):
 def attention_backward(provider, op, B, H, KV, D, DV, S, T, causal):
     leaves, run = attention_of(provider, (B, H, KV, D, DV, S, T, causal), requires_grad=True)
     return tflops(products(B, H, D, DV, S, T, causal, 3, 2), gradients_of(run(), *leaves))
-
-
-if __name__ == "__main__":
-    for benchmark in (rows_forward, rows_backward, matmul_forward, linear_cross_entropy_step, attention_forward, attention_backward):
-        benchmark.run(print_data=True)

@@ -4,8 +4,6 @@ Each point is one call. Tokens are rows: 1 to 64 of a step of decoding, 8192 of 
 `LARGE` bytes.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -125,7 +123,10 @@ def _points() -> Iterator[Point]:
             yield Point("softmax", model, (("M", rows), ("N", columns)), direction)
     for model, products in MATMUL.items():
         for tokens, which in products:
-            n, k = product_of(model, which)
+            of = MODELS[model]
+            shapes = {"up": (of.inner, of.hidden), "down": (of.hidden, of.inner), "logits": (of.vocabulary, of.hidden)}
+            shapes["qkv"] = (of.heads + 2 * of.groups) * of.width, of.hidden
+            n, k = shapes[which]
             yield Point("matmul", model, (("M", tokens), ("N", n), ("K", k)))
     for model, tokens in LINEAR_CROSS_ENTROPY.items():
         of = MODELS[model]
@@ -146,14 +147,3 @@ def _rows(op: str, tokens_of: dict[str, tuple[int, ...]], of: str) -> Iterator[P
             sizes = (("M", tokens), ("N", getattr(MODELS[model], of)))
             for direction in ("forward", "backward") if tokens >= 4096 and op not in ("add", "dropout") else ("forward",):
                 yield Point(op, model, sizes, direction)
-
-
-def product_of(model: str, which: str) -> tuple[int, int]:
-    """Return the columns of the result and the length of the sum of a model's layer."""
-    of = MODELS[model]
-    return {
-        "up": (of.inner, of.hidden),
-        "down": (of.hidden, of.inner),
-        "qkv": ((of.heads + 2 * of.groups) * of.width, of.hidden),
-        "logits": (of.vocabulary, of.hidden),
-    }[which]

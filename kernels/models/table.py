@@ -4,8 +4,6 @@ For each op: speed over a copy of as many bytes, or for products and attention o
 half of the list that configurations may be fitted to, and for the other half. Below, each point that falls short, to be given a reason.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable
@@ -60,8 +58,15 @@ def find(samples: Medians) -> list[Found]:
     found = []
     for point in points():
         providers = by_sizes.get((f"{point.op}-{point.direction}", _sizes(dict(point.sizes))))
-        if providers:
-            found.append(_found(point, providers))
+        if not providers:
+            continue
+        times = {name: float(str(sample["median_ms"])) for name, sample in providers.items()}
+        mine, copy = times["triton"], times.get("copy")
+        moved = float(str(providers["triton"]["value"])) * mine * 1e6  # GB/s and ms
+        large = copy is not None and point.op in COPIED and moved >= LARGE
+        of_each = {name: ms / mine for name, ms in times.items() if name not in NO_PEERS}
+        fastest = min(of_each, key=lambda name: of_each[name], default="")
+        found.append(Found(point, copy / mine if large and copy else None, of_each.get(fastest), fastest, of_each))
     return found
 
 
@@ -69,25 +74,14 @@ def _sizes(params: dict[str, object]) -> tuple[tuple[str, object], ...]:
     return tuple(sorted((name, size) for name, size in params.items() if isinstance(size, int)))
 
 
-def _found(point: Point, providers: dict[str, dict[str, object]]) -> Found:
-    times = {name: float(str(sample["median_ms"])) for name, sample in providers.items()}
-    mine, copy = times["triton"], times.get("copy")
-    moved = float(str(providers["triton"]["value"])) * mine * 1e6  # GB/s and ms
-    rivals = {name: ms for name, ms in times.items() if name not in NO_PEERS}
-    fastest = min(rivals, key=lambda name: rivals[name], default="")
-    large = copy is not None and point.op in COPIED and moved >= LARGE
-    of_each = {name: ms / mine for name, ms in rivals.items()}
-    return Found(point, copy / mine if large and copy else None, of_each.get(fastest), fastest, of_each)
-
-
 def table(found: list[Found], tuned: frozenset[Point]) -> str:
     """Return the table and the list of what falls short."""
     lines = ["| op | against | points | tuning half: mean, least | other half: mean, least |", "|---|---|---|---|---|"]
     for op, direction in dict.fromkeys((each.point.op, each.point.direction) for each in found):
         of_op = [each for each in found if (each.point.op, each.point.direction) == (op, direction) and each.share is not None]
-        halves = [[each for each in of_op if (each.point in tuned) == half] for half in (True, False)]
+        halves = [[each.share for each in of_op if each.share and (each.point in tuned) == half] for half in (True, False)]
         against = f"copy, from {LARGE >> 20} MiB" if op in COPIED else "best peer"
-        lines.append(f"| {op} {direction} | {against} | {len(of_op)} | {_summary(halves[0])} | {_summary(halves[1])} |")
+        lines.append(f"| {op} {direction} | {against} | {len(of_op)} | {_mean_and_least(halves[0])} | {_mean_and_least(halves[1])} |")
     lines += ["", "| part | against | points | mean, least |", "|---|---|---|---|"]
     for part, op, direction, belongs, peer in PARTS:
         of_part = [each for each in found if (each.point.op, each.point.direction) == (op, direction) and belongs(dict(each.point.sizes))]
@@ -101,10 +95,6 @@ def table(found: list[Found], tuned: frozenset[Point]) -> str:
         shares += [f"{each.of_peer:.2f} of {each.peer}"] if each.of_peer else []
         lines.append(f"- {each.point.op} {each.point.direction}, {each.point.model}, {sizes}: {', '.join(shares)}")
     return "\n".join(lines)
-
-
-def _summary(found: list[Found]) -> str:
-    return _mean_and_least([each.share for each in found if each.share])
 
 
 def _mean_and_least(shares: list[float]) -> str:

@@ -1,7 +1,5 @@
 """The list of points: what it covers, and how it is halved."""
 
-from __future__ import annotations
-
 from kernels.models.catalog import MODELS
 from kernels.models.points import Point, for_tuning, points
 from kernels.models.table import find, table

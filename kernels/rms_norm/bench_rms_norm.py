@@ -43,8 +43,3 @@ def backward(provider, N, elements, dtype):
     x, shape, weight, eps = inputs(N, elements, dtype)
     leaves = x.requires_grad_(), weight.requires_grad_()
     return 3 * x.nbytes, gradients_of(PROVIDERS[provider](x, shape, weight, eps), *leaves)
-
-
-if __name__ == "__main__":
-    forward.run(print_data=True)
-    backward.run(print_data=True)

@@ -1,7 +1,5 @@
 """Root mean square normalization, forward and backward, each with one read of its inputs and one write of its results."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -11,6 +9,7 @@ from kernels import norm
 from kernels.contract import autocast_all, check_dtype
 from kernels.dispatch import custom_op
 from kernels.launches.tape import repeatable
+from kernels.layer_norm.layer_norm import register_autograd
 
 
 @repeatable
@@ -37,38 +36,14 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | No
     return _rms_norm(*autocast_all(input, weight, to=torch.float32), n_columns, eps)
 
 
-@custom_op("warpwave::rms_norm", repeats=True)
+@custom_op("warpwave::rms_norm", fake=lambda input, *given: norm.empty_results(input, given[-2], centered=False), repeats=True)
 def _rms_norm(input: Tensor, weight: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
     return norm.forward(input, weight, None, n_columns, eps, centered=False)
 
 
-@custom_op("warpwave::rms_norm_backward", repeats=True)
+@custom_op("warpwave::rms_norm_backward", fake=lambda grad, input, *given: norm.empty_gradients(input, given[:1], given[-1]), repeats=True)
 def _rms_norm_backward(grad: Tensor, input: Tensor, weight: Tensor | None, statistics: Tensor, wanted: list[bool]) -> tuple[Tensor, Tensor]:
     return norm.backward(grad, input, (weight,), statistics, wanted)
 
 
-@_rms_norm.register_fake
-def _(input, weight, n_columns, eps):
-    return norm.empty_results(input, n_columns, centered=False)
-
-
-@_rms_norm_backward.register_fake
-def _(grad, input, weight, statistics, wanted):
-    return norm.empty_gradients(input, (weight,), wanted)
-
-
-def _setup_context(ctx, inputs, output) -> None:
-    ctx.save_for_backward(*inputs[:2], output[1])
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _backward(ctx, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-    if grad is None:
-        return (None,) * 4
-    wanted = list(ctx.needs_input_grad[:2])
-    grads = _rms_norm_backward(grad, *ctx.saved_tensors, wanted)
-    return (*(found if want else None for found, want in zip(grads, wanted, strict=True)), None, None)
-
-
-_rms_norm.register_autograd(_backward, setup_context=_setup_context)
+register_autograd(_rms_norm, _rms_norm_backward)

@@ -8,7 +8,7 @@ import functools
 import torch
 import triton
 
-from kernels.peers import LINES, bandwidth, compiled, peer, providers
+from kernels.peers import PEERS, bandwidth, compiled, gradients_of, peer, providers, sweep
 from kernels.softmax import log_softmax, softmax
 
 
@@ -40,18 +40,9 @@ PROVIDERS = providers(
 )
 
 
-def benchmark_of(plot_name, op, dtype, shapes):
-    names = [name for name in PROVIDERS if op == "softmax" or name not in ("liger", "quack")]
-    return triton.testing.Benchmark(
-        x_names=["M", "N"],
-        x_vals=shapes,
-        line_arg="provider",
-        line_vals=names,
-        line_names=[LINES[name] for name in names],
-        ylabel="GB/s",
-        plot_name=plot_name,
-        args={"op": op, "dtype": dtype},
-    )
+def benchmark_of(name, op, dtype, shapes):
+    candidates = [name for name in PROVIDERS if op == "softmax" or name not in PEERS]
+    return sweep(name, "GB/s", candidates, ("M", "N"), shapes, op=op, dtype=dtype)
 
 
 def rows_of(*lengths):
@@ -82,11 +73,4 @@ def forward(provider, M, N, op, dtype):
 @bandwidth
 def backward(provider, M, N, op, dtype):
     x = torch.randn(M, N, device="cuda", dtype=dtype, requires_grad=True)
-    out = PROVIDERS[provider](op)(x, dim=-1)
-    grad = torch.randn_like(out)
-    return 3 * x.nbytes, lambda: torch.autograd.grad(out, x, grad, retain_graph=True)
-
-
-if __name__ == "__main__":
-    forward.run(print_data=True)
-    backward.run(print_data=True)
+    return 3 * x.nbytes, gradients_of(PROVIDERS[provider](op)(x, dim=-1), x)

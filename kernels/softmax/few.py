@@ -5,8 +5,6 @@ longer than computing it. Here the steps are unrolled, and a thread has several 
 in pairs: two rows start on four bytes, so numbers are read and written two at a time.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -3,10 +3,10 @@
 Short rows share a program. A long row is split between several programs, which exchange the maximum and the sum of their parts.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
+
+from kernels.exchange import again, collect, publish
 
 
 @triton.jit
@@ -76,35 +76,9 @@ def _load(ptr, inside, other: tl.constexpr):
 
 
 @triton.jit
-def _again(loaded, PACKED: tl.constexpr):
-    # The compiler would keep values for a second use in fp32, in twice the registers of half precision. It cannot see through this.
-    if PACKED and loaded.dtype.primitive_bitwidth == 16:
-        loaded = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [loaded], dtype=loaded.dtype, is_pure=False, pack=2)
-    return loaded
-
-
-@triton.jit
 def _rounded(x, kind: tl.constexpr):
     # To the result's dtype first, as PyTorch does if the two differ.
     return x.to(tl.float32).to(kind).to(tl.float32)
-
-
-@triton.jit
-def _publish(slot_ptr, high, low):
-    # Two fp32 in one word arrive together, so no fence is needed.
-    word = (high.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (low.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
-    tl.atomic_xchg(slot_ptr, word, sem="relaxed")
-
-
-@triton.jit
-def _collect(slots_ptr, split, SLOTS: tl.constexpr):
-    # An empty slot is 0, which is never published: if a part's maximum is 0, its sum is at least 1.
-    slot = tl.arange(0, SLOTS)
-    words = tl.load(slots_ptr + slot, mask=slot < split, other=1, volatile=True)
-    while tl.min(tl.where(words == 0, 0, 1), axis=0) == 0:
-        words = tl.load(slots_ptr + slot, mask=slot < split, other=1, volatile=True)
-    high = tl.where(slot < split, (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), -float("inf"))
-    return high, tl.where(slot < split, words.to(tl.int32).to(tl.float32, bitcast=True), 0.0)
 
 
 @triton.jit
@@ -152,24 +126,24 @@ def softmax_kernel(
         top = tl.maximum(top, tl.max(edge, axis=1))
 
     # Padding is -inf and adds nothing. A row of only -inf has a total of 0 and becomes NaN, as in PyTorch.
-    totals = exp(_rounded(_again(chunks[0], PACKED), kind) - shift(top)[:, None])
+    totals = exp(_rounded(again(chunks[0], PACKED), kind) - shift(top)[:, None])
     for i in tl.static_range(1, CHUNKS):
-        totals += exp(_rounded(_again(chunks[i], PACKED), kind) - shift(top)[:, None])
+        totals += exp(_rounded(again(chunks[i], PACKED), kind) - shift(top)[:, None])
     total = _sum_of(totals, SHORT)
     if EDGES:
         total += tl.sum(exp(edge - shift(top)[:, None]), axis=1)
     if PHASE != "whole":
         slots_ptr += rows * split
         if PHASE != "finish":
-            _publish(slots_ptr + part, top, total)
+            publish(slots_ptr + part, top, total)
         if PHASE == "publish":
             return
-        tops, totals = _collect(slots_ptr, split, SLOTS)
+        tops, totals = collect(slots_ptr, split, SLOTS)
         top = tl.maximum(top, tl.max(tops, axis=0))
         total = tl.full((ROWS,), tl.sum(totals * exp(tops - shift(tl.max(tops, axis=0))), axis=0), tl.float32)
 
     for i in tl.static_range(CHUNKS):
-        x = _rounded(_again(chunks[i], PACKED), kind)
+        x = _rounded(again(chunks[i], PACKED), kind)
         tl.store(out_ptr + out_at + i * WIDTH, _result(x, top, total, LOG).to(kind), mask=inside[i])
     if EDGES:
         tl.store(out_ptr + edge_at, _result(edge, top, total, LOG).to(kind), mask=at_edge)
@@ -221,14 +195,14 @@ def softmax_backward_kernel(
     if PHASE != "whole":
         slots_ptr += rows * split
         if PHASE != "finish":
-            _publish(slots_ptr + part, tl.full((ROWS,), 1.0, tl.float32), total)
+            publish(slots_ptr + part, tl.full((ROWS,), 1.0, tl.float32), total)
         if PHASE == "publish":
             return
-        _, totals = _collect(slots_ptr, split, SLOTS)
+        _, totals = collect(slots_ptr, split, SLOTS)
         total = tl.full((ROWS,), tl.sum(totals, axis=0), tl.float32)
 
     for i in tl.static_range(CHUNKS):
-        dx = gradient(_again(grads[i], PACKED).to(tl.float32), _again(ys[i], PACKED).to(tl.float32), total[:, None], LOG)
+        dx = gradient(again(grads[i], PACKED).to(tl.float32), again(ys[i], PACKED).to(tl.float32), total[:, None], LOG)
         tl.store(dx_ptr + at + i * WIDTH, dx.to(kind), mask=_inside(exists, lane + i * WIDTH, segment, left))
     if EDGES:
         tl.store(dx_ptr + edge_at, gradient(edge_dy, edge_y, total[:, None], LOG).to(kind), mask=at_edge)

@@ -1,12 +1,10 @@
 """Softmax and log-softmax along any dimension, of any length, and their gradients."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -72,9 +70,13 @@ def _along(op: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tenso
     return _softmax(input, dim % n_dims, dtype, op == "log_softmax")
 
 
-@custom_op("warpwave::softmax", repeats=True)
+def _empty(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.empty(x.shape, dtype=dtype, device=x.device)
+
+
+@custom_op("warpwave::softmax", fake=lambda input, dim, dtype, log: _empty(input, dtype), repeats=True)
 def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
-    out = torch.empty(input.shape, dtype=dtype, device=input.device)
+    out = _empty(input, dtype)
     _, length, width = _sizes(input, dim)
     if not out.numel():
         return out
@@ -87,9 +89,9 @@ def _softmax(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
     return out
 
 
-@custom_op("warpwave::softmax_backward", repeats=True)
+@custom_op("warpwave::softmax_backward", fake=lambda grad, output, dim, dtype, log: _empty(output, dtype), repeats=True)
 def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
-    out = torch.empty(output.shape, dtype=dtype, device=output.device)
+    out = _empty(output, dtype)
     _, length, width = _sizes(output, dim)
     if not out.numel():
         return out
@@ -99,16 +101,6 @@ def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype
     else:
         _launch_rows(True, out, inputs, (), length, log)
     return out
-
-
-@_softmax.register_fake
-def _(input: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
-    return torch.empty(input.shape, dtype=dtype, device=input.device)
-
-
-@_softmax_backward.register_fake
-def _(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype, log: bool) -> Tensor:
-    return torch.empty(output.shape, dtype=dtype, device=output.device)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -181,45 +173,27 @@ def _launch_rows(backward: bool, out: Tensor, inputs: Sequence[Tensor], strides:
     n_rows, dtypes = out.numel() // n_columns, (out.dtype, *[tensor.dtype for tensor in inputs])
     on = card()
     plan = _plan(on, choose(SOFTMAX, on), backward, dtypes, n_rows, n_columns, strides, on_boundary(*inputs), log)
-    if plan.few:
-        for bound in plan.launches:
-            bound(out, *inputs, *strides, n_rows)
-        return
-    slots = plan.words(out)
+    slots = (out,) if plan.sizes else ()  # a word for each part of each row; where there are no parts, any tensor
+    if plan.n_words:
+        slots = ((torch.zeros if plan.zeros else torch.empty)(plan.n_words, dtype=torch.int64, device=out.device),)
     for bound in plan.launches:
-        bound(out, *inputs, slots, *strides, n_rows, n_columns, plan.split, plan.segment)
+        bound(out, *inputs, *slots, *strides, n_rows, *plan.sizes)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What a shape comes to: launches one after the other, in how many parts a row is, and the elements of a part."""
+class _Plan(NamedTuple):
+    """What a shape comes to: launches one after the other, and what they get: words, and columns, parts of a row, elements of a part."""
 
     launches: tuple[Bound, ...]
-    split: int = 1
-    segment: int = 0
+    sizes: tuple[int, ...] = ()
     n_words: int = 0
     zeros: bool = False
-    few: bool = False
-
-    def words(self, out: Tensor) -> Tensor:
-        """Return a word for each part of each row; where there are no parts, any tensor."""
-        if not self.n_words:
-            return out
-        return (torch.zeros if self.zeros else torch.empty)(self.n_words, dtype=torch.int64, device=out.device)
 
 
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    gpu: Card,
-    config: Softmax,
-    backward: bool,
-    dtypes: tuple[torch.dtype, ...],
-    n_rows: int,
-    n_columns: int,
-    strides: tuple[int, ...],
-    boundaries: tuple[bool, ...],
-    log: bool,
-) -> _Plan:
+    gpu: Card, config: Softmax, backward: bool, dtypes: tuple[torch.dtype, ...],
+    n_rows: int, n_columns: int, strides: tuple[int, ...], boundaries: tuple[bool, ...], log: bool,
+) -> _Plan:  # fmt: skip
     """Choose the tile of a shape. Rows that start anywhere have a body and edges, the same in all tensors."""
     vector = 16 // min(dtype.itemsize for dtype in dtypes)
     even = all(size % vector == 0 for size in (n_columns, *strides))
@@ -263,24 +237,16 @@ def _plan(
     limit = {"maxnreg": tile.registers} if tile.registers else {}
     # Programs that wait for each other read only as many words as there are. The others share one kernel for rows of many lengths.
     padded = {"exchange": next_power_of_2(split), "finish": max(FEWEST_SLOTS, next_power_of_2(split))}
-    fixed = {
-        "LOG": log,
-        "CHUNKS": chunks,
-        "PACKED": tile.packed,
-        "VECTOR": vector,
-        "EDGES": edges,
-        "ROWS": rows,
-        "WIDTH": width,
-        "num_warps": tile.warps,
-    }
+    fixed = {"LOG": log, "CHUNKS": chunks, "VECTOR": vector, "EDGES": edges, "ROWS": rows, "WIDTH": width, "PACKED": tile.packed}
+    fixed["num_warps"] = tile.warps
     if not backward:
         # Half precision's rounding hides a long sum's. With edges, four sums take so many registers that one program less is resident.
         long = width >= _SHORT_SUMS * tile.warps * gpu.warp_size
         fixed["SHORT"] = dtypes[0] == torch.float32 and rows == 1 and long and chunks == 1 and not edges
     grid = (cdiv(n_rows, rows) * split,)
     kernel = softmax_backward_kernel if backward else softmax_kernel
-    launches = tuple(Bound(kernel, grid, {**fixed, "PHASE": phase, "SLOTS": padded.get(phase, 1), **limit}) for phase in phases)
-    return _Plan(launches, split, segment, n_rows * split if split > 1 else 0, "exchange" in phases)
+    launches = tuple(Bound(kernel, grid, **fixed, **limit, PHASE=phase, SLOTS=padded.get(phase, 1)) for phase in phases)
+    return _Plan(launches, (n_columns, split, segment), n_rows * split if split > 1 else 0, "exchange" in phases)
 
 
 def _few(
@@ -295,18 +261,10 @@ def _few(
         # As few threads for a row as leave what a warp reads at once within some lines; and 16 bytes or more for each thread.
         units = min(next_power_of_2(cdiv(width * size * gpu.warp_size, _FEW_BYTES)), next_power_of_2(cdiv(width, wide)))
         rows = _FEW_WARPS * gpu.warp_size // units * next_power_of_2(cdiv(16, cdiv(width, units * wide) * wide * size))
-        options = {
-            "N": n_columns,
-            "VECTOR": wide,
-            "PAIR": pair,
-            "LAST": last,
-            "ROWS": 1 if last else rows,
-            "LANES": units * wide,
-            "LOG": log,
-        }
-        return Bound(kernel, (cdiv(n_rows, rows),), options | {"num_warps": _FEW_WARPS})
+        shape = {"N": n_columns, "VECTOR": wide, "ROWS": 1 if last else rows, "LANES": units * wide}
+        return Bound(kernel, (cdiv(n_rows, rows),), **shape, PAIR=pair, LAST=last, LOG=log, num_warps=_FEW_WARPS)
 
     if not pairs:
-        return _Plan((launch(n_rows, False, False),), few=True)
+        return _Plan((launch(n_rows, False, False),))
     odd = (launch(1, False, True),) if n_rows % 2 else ()
-    return _Plan((launch(pairs, True, False), *odd), few=True)
+    return _Plan((launch(pairs, True, False), *odd))

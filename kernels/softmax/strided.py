@@ -4,8 +4,6 @@ Two passes: the first keeps a running maximum and sum (Milakov and Gimelshein, "
 second finds the elements in a cache.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """Launch attention backward for Hopper: which tensors it takes, what it prepares, and its tiles."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable
@@ -79,14 +77,14 @@ def _plan(
     # Under a mask, the first keys have the most queries. So programs that start together take these of several heads first, but of no more
     # heads than the cache holds. Without a mask, take one head after the other.
     section = largest_divisor(units, max(1, _SHARED_CACHE // (8 * rows * depth))) if causal else 1
-    prepare = Bound(
-        attention_hopper_prepare_kernel, (row_tiles * batch * heads,), {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS, "num_warps": 4}
-    )
-    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "WIDTH": 0, "num_warps": 4}
-    multiply = Bound(attention_hopper_backward_kernel, (section, blocks, units // section), options)
+    options = {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS}
+    prepare = Bound(attention_hopper_prepare_kernel, (row_tiles * batch * heads,), **options, num_warps=4)
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "WIDTH": 0}
+    multiply = Bound(attention_hopper_backward_kernel, (section, blocks, units // section), **options, num_warps=4)
     n_queries, n_keys = (batch * n * length * depth for n, length in ((heads, rows), (kv_heads, keys)))
-    options = {"BLOCK": _ROUNDED, "num_warps": 4}
-    round_query, round_keys = (Bound(attention_hopper_round_kernel, (cdiv(n, _ROUNDED),), options) for n in (n_queries, n_keys))
+    round_query, round_keys = (
+        Bound(attention_hopper_round_kernel, (cdiv(n, _ROUNDED),), BLOCK=_ROUNDED, num_warps=4) for n in (n_queries, n_keys)
+    )
 
     vector, _ = fp32_layouts()
     of_q, of_v, of_dout = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, _KEYS, _ROWS))
@@ -133,7 +131,7 @@ def _backward_sequences(
     by_queries, tiles_of_queries = sequences.table(_ROWS, rows)
     by_keys, tiles_of_keys = sequences.table(2 * _KEYS, keys, of_keys=True)
     group = heads // kv_heads
-    shared = _heads_of_a_program(group, tiles_of_keys * kv_heads, uneven=True)
+    shared = 1 if tiles_of_keys * kv_heads < _WAVES * card().processors else group  # as in `_plan`
     stores = shared == group
     sums = [x if stores else torch.zeros_like(x, dtype=torch.float32) for x in (dk, dv)]
     options = {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS, "num_warps": 4}
@@ -153,11 +151,3 @@ def _backward_sequences(
         n = x.numel()
         attention_hopper_round_kernel[(cdiv(n, _ROUNDED),)](x, exact, factor, n, BLOCK=_ROUNDED, num_warps=4)
     return dq, dk, dv
-
-
-def _heads_of_a_program(group: int, programs: int, uneven: bool) -> int:
-    """Return how many of the heads that share keys a program walks over: all, or one if multiprocessors would be idle.
-
-    `uneven`: programs are of different lengths, by a mask, and long. A few such programs read the same queries at different times.
-    """
-    return 1 if programs < (_WAVES if uneven else 1) * card().processors else group

@@ -1,10 +1,9 @@
 """Launch attention forward for Hopper: which tensors it takes, its tiles, and their order."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,25 +49,22 @@ def _shape(width: int, v_width: int) -> tuple[int, int, int, bool]:
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, sequences: Sequences | None = None) -> tuple[Tensor, Tensor]:
-    """Return `softmax(scale * q k^T) v`, and the logarithm of the softmax's denominator.
+    """Return what `plain.forward.forward` does, of the same tensors; `supports` says which dtypes, widths and strides.
 
-    Args:
-        q: (batch, heads, rows, D), fp16 or bf16; `supports` says which widths and strides.
-        k: (batch, a divisor of heads, keys, D).
-        v: (batch, the same, keys, DV).
-        causal: row i sees the keys 0..i.
-        sequences: the rows and keys of a batch of one are those of sequences, one after the other. Causal, each has as many keys as rows.
-
-    Returns:
-        (batch, heads, rows, DV) in q's dtype, contiguous, and (batch, heads, rows) in fp32. With `sequences`, the first one is a view of
-        (rows, heads, DV).
+    With `sequences` and a causal mask, each has as many keys as rows.
     """
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     if sequences is not None:
         return _forward_sequences(q, k, v, lse, causal, scale, sequences), lse
     out = torch.empty((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
-    launch = _plan(card(), q.dtype, (q.shape, k.shape, v.shape), (q.stride(), k.stride(), v.stride()), causal)
-    launch(q, k, v, out, lse, scale)
+    bound, describe, sizes = _plan(card(), q.dtype, (q.shape, k.shape, v.shape), (q.stride(), k.stride(), v.stride()), causal)
+    parts = flags = lse
+    if sizes[2]:  # for each half of a tile that a program leaves: its sums, two numbers a row, and whether they are there
+        n = 2 * bound.grid[0]
+        parts = torch.empty(n * _ROWS * (padded(v.shape[3]) + 2), dtype=torch.float32, device=q.device)
+        flags = torch.empty(n, dtype=torch.int64, device=q.device)
+    described = [of(x) for of, x in zip(describe, (q, k, v, out), strict=True)]
+    bound(*described, None, lse, parts, flags, None, scale / _LN_2, *sizes)
     return out, lse
 
 
@@ -101,8 +97,8 @@ def shared_out(total: int, processors: int, blocks: int) -> int:
 @functools.lru_cache(maxsize=1024)
 def _plan(
     on: Card, dtype: torch.dtype, shapes: tuple[torch.Size, ...], strides: tuple[tuple[int, ...], ...], causal: bool
-) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float], None]:
-    """Return the launch for shapes and strides of q, k and v. It takes these, the output, the logarithms and the scale."""
+) -> tuple[Bound, list[Callable[[Tensor], Any]], tuple[int, ...]]:
+    """Return the launch for shapes and strides of q, k and v; what describes these and the output; and the sizes that the kernel takes."""
     (batch, heads, rows, depth), k, (_, _, keys, v_depth) = shapes
     row_tiles, group = cdiv(rows, 2 * _ROWS), heads // k[1]
     total = row_tiles * batch * heads
@@ -120,14 +116,5 @@ def _plan(
     dealt = max(dealt - split, 1)
     sizes = total, dealt, split, section, row_tiles, heads, group, rows, keys
     options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "SPLIT": split > 0}
-    bound = Bound(attention_hopper_kernel, (programs,), {**options, "WIDTH": 0, "num_warps": 4})
-    of_q, of_k, of_v, of_out = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, block, block, _ROWS))
-
-    def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
-        parts = flags = lse
-        if split:  # for each half of a tile that a program leaves: its sums, two numbers a row, and whether they are there
-            parts = torch.empty(2 * programs * _ROWS * (padded(v_depth) + 2), dtype=torch.float32, device=q.device)
-            flags = torch.empty(2 * programs, dtype=torch.int64, device=q.device)
-        bound(of_q(q), of_k(k), of_v(v), of_out(out), None, lse, parts, flags, None, scale / _LN_2, *sizes)
-
-    return launch
+    bound = Bound(attention_hopper_kernel, (programs,), **options, WIDTH=0, num_warps=4)
+    return bound, [descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, block, block, _ROWS)], sizes

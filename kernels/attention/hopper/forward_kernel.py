@@ -17,8 +17,6 @@ Of sequences of several lengths, one after the other in a tensor, `table` says w
 Formula: Dao 2023 (arXiv 2307.08691), section 3.1. Schedule: Shah et al. 2024 (arXiv 2407.08608), sections 3.1 and 3.2.
 """
 
-from __future__ import annotations
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
@@ -301,11 +299,13 @@ def _attend(
 
 @gluon.jit
 def _consume(
-    out_desc, out, lse, parts, flags, table, scale_log2, smem, bars, sizes,
+    to, table, scale_log2, smem, bars, sizes,
     HALF: gl.constexpr, CAUSAL: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, REST: gl.constexpr, SHARED: gl.constexpr,
     SPLIT: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
+    out_desc, out, lse, parts, flags = to
     total, dealt, split, section, row_tiles, heads, group, all_rows, keys = sizes
+    given = (parts, flags, scale_log2, smem, bars)
     step = 0
     deal = deal_out(total - split, dealt)
     for turn in range(deal[0]):
@@ -314,28 +314,7 @@ def _consume(
             head, row_tile = place(index, section, row_tiles)
             blocks = _blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK)
             at = (head, row_tile, blocks - 1, blocks, (0, 0))
-            step = _attend(
-                out_desc,
-                None,
-                lse,
-                parts,
-                flags,
-                scale_log2,
-                smem,
-                bars,
-                sizes,
-                at,
-                step,
-                turn,
-                HALF,
-                CAUSAL,
-                ROWS,
-                BLOCK,
-                REST,
-                SHARED,
-                False,
-                0,
-            )
+            step = _attend(out_desc, None, lse, *given, sizes, at, step, turn, HALF, CAUSAL, ROWS, BLOCK, REST, SHARED, False, 0)
         else:
             head, row_tile, rows, keys, begin, _ = place_in_sequence(table, index, heads)
             blocks = gl.maximum(_blocks(row_tile, keys, CAUSAL, 2 * ROWS, BLOCK), 1)
@@ -345,26 +324,7 @@ def _consume(
             of_sequence = (total, dealt, split, section, row_tiles, heads, group, rows, keys)
             if rows > 0:
                 step = _attend(
-                    out_desc,
-                    here,
-                    of_head,
-                    parts,
-                    flags,
-                    scale_log2,
-                    smem,
-                    bars,
-                    of_sequence,
-                    at,
-                    step,
-                    turn,
-                    HALF,
-                    CAUSAL,
-                    ROWS,
-                    BLOCK,
-                    REST,
-                    SHARED,
-                    False,
-                    WIDTH,
+                    out_desc, here, of_head, *given, of_sequence, at, step, turn, HALF, CAUSAL, ROWS, BLOCK, REST, SHARED, False, WIDTH
                 )
     if SPLIT:
         blocks = gl.cdiv(keys, BLOCK)
@@ -374,28 +334,7 @@ def _consume(
             head, row_tile = place(total - split + tile, section, row_tiles)
             last, count = _part_of(tile, begin, end, blocks)
             at = (head, row_tile, last, count, (0, 0))
-            step = _attend(
-                out_desc,
-                None,
-                lse,
-                parts,
-                flags,
-                scale_log2,
-                smem,
-                bars,
-                sizes,
-                at,
-                step,
-                turn,
-                HALF,
-                CAUSAL,
-                ROWS,
-                BLOCK,
-                REST,
-                SHARED,
-                True,
-                0,
-            )
+            step = _attend(out_desc, None, lse, *given, sizes, at, step, turn, HALF, CAUSAL, ROWS, BLOCK, REST, SHARED, True, 0)
     tma.store_wait(0)
 
 
@@ -423,54 +362,11 @@ def attention_hopper_kernel(
     smem = (q_smem, k_ring, v_ring, out_smem)
     bars = (q_full, q_empty, k_full, k_empty, v_full, v_empty)
     sizes = (total, dealt, split, section, row_tiles, heads, group, rows, keys)
+    to = (out_desc, out, lse, parts, flags)
     gl.warp_specialize(
         [
-            (
-                _consume,
-                (
-                    out_desc,
-                    out,
-                    lse,
-                    parts,
-                    flags,
-                    table,
-                    scale_log2,
-                    smem,
-                    bars,
-                    sizes,
-                    0,
-                    CAUSAL,
-                    ROWS,
-                    BLOCK,
-                    REST,
-                    SHARED,
-                    SPLIT,
-                    WIDTH,
-                ),
-            ),
-            (
-                _consume,
-                (
-                    out_desc,
-                    out,
-                    lse,
-                    parts,
-                    flags,
-                    table,
-                    scale_log2,
-                    smem,
-                    bars,
-                    sizes,
-                    1,
-                    CAUSAL,
-                    ROWS,
-                    BLOCK,
-                    REST,
-                    SHARED,
-                    SPLIT,
-                    WIDTH,
-                ),
-            ),
+            (_consume, (to, table, scale_log2, smem, bars, sizes, 0, CAUSAL, ROWS, BLOCK, REST, SHARED, SPLIT, WIDTH)),
+            (_consume, (to, table, scale_log2, smem, bars, sizes, 1, CAUSAL, ROWS, BLOCK, REST, SHARED, SPLIT, WIDTH)),
             (_produce, (q_desc, k_desc, v_desc, table, smem, bars, sizes, CAUSAL, ROWS, BLOCK, SPLIT)),
         ],
         [4, 1],

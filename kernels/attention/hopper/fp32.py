@@ -8,10 +8,7 @@ and tiles of them come through tensor descriptors. Only P and dS are split on th
 Hopper's tensor cores round a sum toward zero at each step. So the sum over all keys or queries is made in short ones, added in registers.
 """
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -219,8 +216,8 @@ class _Splitter:
         batch, self._heads, self._rows, width = shape
         self.step = cdiv(self._rows, _ROWS) * _ROWS
         self._size = (batch * self._heads * 3 * self.step, padded(width))
-        options = {"WIDTH": width, "COLUMNS": padded(width), "BLOCK": _BLOCK}
-        self._split = Bound(attention_fp32_split_kernel, (self.step // _BLOCK, batch * self._heads), options)
+        grid = self.step // _BLOCK, batch * self._heads
+        self._split = Bound(attention_fp32_split_kernel, grid, WIDTH=width, COLUMNS=padded(width), BLOCK=_BLOCK)
         self._describe = [descriptors(lambda x, n=n: TensorDescriptor.from_tensor(x, [n, x.shape[1]])) for n in blocks]
 
     def __call__(self, x: Tensor, out: Tensor | None = None, delta: Tensor | None = None) -> list[TensorDescriptor]:
@@ -238,26 +235,22 @@ def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tupl
     q, k, v = (readable(x) for x in (q, k, v))
     out = torch.empty((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    launch = _forward_plan(card(), q.shape, v.shape, tuple([steps(x) for x in (q, k, v)]), on_boundary(q, k, v), causal)
-    launch(q, k, v, out, lse, scale)
+    strides = tuple([steps(x) for x in (q, k, v)])
+    split_q, split_k, split_v, attend, sizes = _forward_plan(card(), q.shape, v.shape, strides, on_boundary(q, k, v), causal)
+    attend(*split_q(q), *split_k(k), *split_v(v), out, lse, *sizes, scale)
     return out, lse
 
 
 @functools.lru_cache(maxsize=1024)
-def _forward_plan(on: Card, q: Shape, v: Shape, strides: tuple[Shape, ...], boundaries: Any, causal: bool) -> Callable[..., None]:
-    """Return the launches for shapes, and for strides of q, k and v."""
+def _forward_plan(on: Card, q: Shape, v: Shape, strides: tuple[Shape, ...], boundaries: Any, causal: bool) -> tuple[Any, ...]:
+    """Return the launches for shapes, and for strides of q, k and v: those that split these, and the one that attends, with its sizes."""
     (batch, heads, rows, width), (kv_heads, keys, v_width) = q, v[1:]
     tile = _tiles(width, v_width).forward
     tiles = cdiv(rows, tile.m)
     split_q, split_k, split_v = _Splitter(q, tile.m), _Splitter((*v[:3], width), tile.n), _Splitter(v, tile.n)
     options = _options(tile, causal, V_WIDTH=v_width, V_COLUMNS=padded(v_width))
-    attend = Bound(attention_fp32_forward_kernel, (tiles * batch * heads,), options)
-    sizes = (tiles, heads // kv_heads, rows, keys, split_q.step, split_k.step)
-
-    def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
-        attend(*split_q(q), *split_k(k), *split_v(v), out, lse, *sizes, scale)
-
-    return launch
+    attend = Bound(attention_fp32_forward_kernel, (tiles * batch * heads,), **options)
+    return split_q, split_k, split_v, attend, (tiles, heads // kv_heads, rows, keys, split_q.step, split_k.step)
 
 
 def backward(
@@ -267,34 +260,29 @@ def backward(
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
     q, k, v, dout, out = (readable(q), readable(k), readable(v), readable(dout), out.contiguous())
     strides = tuple([steps(x) for x in (q, k, v, dout)])
-    launch = _backward_plan(card(), q.shape, v.shape, strides, on_boundary(q, k, v, dout, out, lse), causal)
-    launch(dout, q, k, v, out, lse, scale, dq, dk, dv)
+    plan = _backward_plan(card(), q.shape, v.shape, strides, on_boundary(q, k, v, dout, out, lse), causal)
+    (split_q, split_k, split_v, split_dout), (query, query_tiles), (key_value, key_tiles), sizes = plan
+    delta = torch.empty_like(lse)
+    split = [split_q(q), split_k(k), split_v(v), split_dout(dout, out, delta)]
+    for_query, for_keys = zip(*split, strict=True)
+    query(*for_query, lse, delta, dq, query_tiles, *sizes, scale)
+    for each in key_value:
+        each(*for_keys, lse, delta, dk, dv, key_tiles, *sizes, scale)
     return dq, dk, dv
 
 
 @functools.lru_cache(maxsize=1024)
-def _backward_plan(on: Card, q: Shape, v: Shape, strides: tuple[Shape, ...], boundaries: Any, causal: bool) -> Callable[..., None]:
-    """Return the launches for shapes, and for strides of q, k, v and dO."""
+def _backward_plan(on: Card, q: Shape, v: Shape, strides: tuple[Shape, ...], boundaries: Any, causal: bool) -> tuple[Any, ...]:
+    """Return the launches for shapes, and for strides of q, k, v and dO: those that split, of queries and of keys; and their sizes."""
     (batch, heads, rows, width), (kv_heads, keys, v_width) = q, v[1:]
     of_query, of_keys = (tiles := _tiles(width, v_width)).query, tiles.key_value
     split_q, split_dout = (_Splitter((*q[:3], columns), of_query.m, of_keys.m) for columns in (width, v_width))
     split_k, split_v = (_Splitter((*v[:3], columns), of_query.n, of_keys.n) for columns in (width, v_width))
     query_tiles, key_tiles = cdiv(rows, of_query.m), cdiv(keys, of_keys.n)
     options = _options(of_query, causal, WIDTH=width, COLUMNS=padded(width))
-    query = Bound(attention_fp32_query_kernel, (query_tiles * batch * heads,), options)
+    query = Bound(attention_fp32_query_kernel, (query_tiles * batch * heads,), **options)
     options = _options(of_keys, causal, WIDTH=width, COLUMNS=padded(width), V_WIDTH=v_width, V_COLUMNS=padded(v_width))
     wanted: list[dict[str, int]] = [{"DK": True, "DV": False}, {"DK": False, "DV": True}] if of_keys.split else [{"DK": True, "DV": True}]
-    key_value = [Bound(attention_fp32_key_value_kernel, (key_tiles * batch * kv_heads,), options | which) for which in wanted]
+    key_value = [Bound(attention_fp32_key_value_kernel, (key_tiles * batch * kv_heads,), **options, **which) for which in wanted]
     sizes = (heads // kv_heads, rows, keys, split_q.step, split_k.step)
-
-    def launch(
-        dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float, dq: Tensor, dk: Tensor, dv: Tensor
-    ) -> None:
-        delta = torch.empty_like(lse)
-        split = [split_q(q), split_k(k), split_v(v), split_dout(dout, out, delta)]
-        for_query, for_keys = zip(*split, strict=True)
-        query(*for_query, lse, delta, dq, query_tiles, *sizes, scale)
-        for each in key_value:
-            each(*for_keys, lse, delta, dk, dv, key_tiles, *sizes, scale)
-
-    return launch
+    return (split_q, split_k, split_v, split_dout), (query, query_tiles), (key_value, key_tiles), sizes

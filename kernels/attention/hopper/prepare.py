@@ -1,7 +1,5 @@
 """What both designs of the backward for Hopper compute first, a number a query, and how one of them rounds its sums."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

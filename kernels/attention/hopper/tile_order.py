@@ -1,7 +1,5 @@
 """In which order the Hopper kernels take their tiles: docs/kernels/tiles.md, "Attention"."""
 
-from __future__ import annotations
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 

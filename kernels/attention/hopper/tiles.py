@@ -1,7 +1,5 @@
 """Shared by the two Hopper kernels: whether they can run at all, and how their tiles move."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

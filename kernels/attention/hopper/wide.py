@@ -3,8 +3,6 @@
 The second part has 128 or 64 columns, or none: tensors have powers of two, so 192 columns are 128 and 64.
 """
 
-from __future__ import annotations
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait

@@ -1,7 +1,5 @@
 """Launch attention backward for Hopper, heads of more than 128 columns: a kernel for dK and dV, and one for dQ."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 
@@ -64,24 +62,18 @@ def _plan(
     kv_heads, keys, v_depth = v[1:]
     row_tiles, group = cdiv(rows, _ROWS), heads // kv_heads
     rest = {"CAUSAL": causal, "REST": _rest(depth), "V_REST": _rest(v_depth), "num_warps": 4}
-    prepare = Bound(attention_hopper_prepare_kernel, (row_tiles * batch * heads,), {"WIDTH": v_depth, "D": padded(v_depth), "BLOCK": _ROWS})
+    prepare = Bound(attention_hopper_prepare_kernel, (row_tiles * batch * heads,), WIDTH=v_depth, D=padded(v_depth), BLOCK=_ROWS)
 
     # Under a mask, the first keys have the most queries, and the last queries the most keys. So programs that start together take these of
     # several heads first, but of no more heads than the cache holds. Without a mask, take one head after the other.
     head = rows * (depth + v_depth) * dtype.itemsize
     kv_section = largest_divisor(batch * kv_heads, max(1, _SHARED_CACHE // head)) if causal else 1
-    key_value = Bound(
-        attention_hopper_key_value_kernel,
-        (kv_section, cdiv(keys, _ROWS), batch * kv_heads // kv_section),
-        {"STAGES": 3 if padded(depth) + padded(v_depth) <= _ROOMY else 2, **rest},
-    )
+    stages, grid = 3 if padded(depth) + padded(v_depth) <= _ROOMY else 2, (kv_section, cdiv(keys, _ROWS), batch * kv_heads // kv_section)
+    key_value = Bound(attention_hopper_key_value_kernel, grid, STAGES=stages, **rest)
     head = keys * (depth + v_depth) * dtype.itemsize
     section = largest_divisor(batch * heads, max(1, _SHARED_CACHE // head) * group) if causal else 1
-    query = Bound(
-        attention_hopper_query_kernel,
-        (section, cdiv(row_tiles, 2), batch * heads // section),
-        {"V_STAGES": 1 if min(depth, v_depth) > 128 else 2, **rest},
-    )
+    stages, grid = 1 if min(depth, v_depth) > 128 else 2, (section, cdiv(row_tiles, 2), batch * heads // section)
+    query = Bound(attention_hopper_query_kernel, grid, V_STAGES=stages, **rest)
 
     vector, _ = fp32_layouts()
     of_given = [descriptors(lambda x: tiles(x, _ROWS)) for _ in range(4)]

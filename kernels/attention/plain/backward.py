@@ -5,13 +5,10 @@ several programs never add to the same memory, and results are bitwise reproduci
 out of registers. The mask is applied to every block, even if it masks nothing: a second loop without it would mostly take more registers.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
 
-from kernels.attention.plain.query_gradient import query_kernel
 from kernels.attention.plain.sequences import Sequences
 from kernels.attention.plain.tiles import (
     NOTHING,
@@ -29,12 +26,102 @@ from kernels.attention.plain.tiles import (
     rows_by_rows,
     steps,
     store_tile,
+    visible,
     with_mask,
 )
 from kernels.configs.attention import Tile
 
 # Scores of a head: a tile of 64 x 64. Columns: of a matrix instruction.
 FEW_SCORES, _NARROW = 64 * 64, 16
+
+
+@triton.jit
+def _block(
+    q_tile, dout_tile, lse, q, k, v, dout, first, reach, start, keys, scale, extra,
+    WIDTH: tl.constexpr, V_WIDTH: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr, TMA: tl.constexpr,
+    PART: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Return a block of keys, the probabilities of it, and their gradients dP."""
+    mask, place, seed, threshold, kept_scale, heads = extra
+    EXACT: tl.constexpr = q_tile.dtype == tl.float32 or mask is not None
+    row = (first + tl.arange(0, q_tile.shape[0]))[:, None]
+    k_tile = load_tile(k, start, 0, WIDTH, N, q_tile.shape[1], TMA, not MASKED)
+    v_tile = load_tile(v, start, 0, V_WIDTH, N, dout_tile.shape[1], TMA, not MASKED)
+    scores = rows_by_rows(q_tile, q, first, k_tile, k, start, WIDTH, PART, PRECISION)
+    dp = rows_by_rows(dout_tile, dout, first, v_tile, v, start, V_WIDTH, PART, PRECISION)
+    if mask is not None:
+        scores = with_mask(scores, mask, place, row, (start + tl.arange(0, N))[None, :], q[4], keys, scale)
+    p = exponential(scores, scale if mask is None else 1.0, lse[:, None], EXACT)
+    if seed is not None:
+        dp = tl.where(kept(seed, place[1] * heads + place[2], row, (start + tl.arange(0, N))[None, :], threshold), dp * kept_scale, 0.0)
+    if MASKED:
+        p = tl.where(visible(reach, start, keys, q_tile.shape[0], N, CAUSAL), p, 0.0)
+    return k_tile, p, dp
+
+
+@triton.jit(do_not_specialize=["tiles", "heads", "group", "keys", "threshold"])
+def query_kernel(
+    q, k, v, dout, out,
+    lse_ptr, delta_ptr, dq_ptr,
+    q_strides, k_strides, v_strides, dout_strides, out_strides, tiles, heads, group, rows, keys, scale, mask, mask_strides, seed, threshold,
+    kept_scale, table,
+    WIDTH: tl.constexpr, V_WIDTH: tl.constexpr, COLUMNS: tl.constexpr, V_COLUMNS: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    CAUSAL: tl.constexpr, EDGE: tl.constexpr, EXACT_DELTA: tl.constexpr, TMA: tl.constexpr, PART: tl.constexpr, HEADS_FIRST: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Compute dQ of a tile of queries, and first delta, which is subtracted from dP.
+
+    Delta is the row sum of dO * O. With `EXACT_DELTA` it is that of P * dP, the same without the rounding of O, by a walk of its own.
+    """
+    if table is None:
+        tile, batch, head = placed(tiles, heads, HEADS_FIRST)
+        at = tl.cast(batch * heads + head, tl.int64) * rows
+        q_begin = 0
+        k_begin = 0
+        first = tile * M
+        reach = first
+    else:
+        batch = 0
+        tile, head, q_begin, length, k_begin, keys = placed_in_sequence(table, heads)
+        at = tl.cast(head, tl.int64) * rows + q_begin
+        rows = length
+        first = tile * M
+        reach = first + keys - rows
+        if first >= rows:
+            return
+    q_view = (q, q_strides, batch, head, rows, q_begin)
+    k_view = (k, k_strides, batch, head // group, keys, k_begin)
+    v_view = (v, v_strides, batch, head // group, keys, k_begin)
+    dout_view = (dout, dout_strides, batch, head, rows, q_begin)
+    dout_tile = load_tile(dout_view, first, 0, V_WIDTH, M, V_COLUMNS, TMA, False)
+    q_tile = load_tile(q_view, first, 0, WIDTH, M, COLUMNS, TMA, False)
+    row = first + tl.arange(0, M)
+    lse = tl.load(lse_ptr + at + row, mask=row < rows, other=float("inf"))
+    dq = tl.zeros((M, COLUMNS), tl.float32)
+
+    # Without masked blocks, the keys are whole blocks. Tell the compiler.
+    end = tl.minimum(keys, reach + M) if CAUSAL else keys if EDGE else keys // N * N
+    within = (q_tile, dout_tile, lse, q_view, k_view, v_view, dout_view, first, reach)
+    extra = (mask, (mask_strides, batch, head), seed, threshold, kept_scale, heads)
+    if EXACT_DELTA:
+        total = tl.zeros((M,), tl.float32)
+        delta = tl.zeros((M,), tl.float32)
+        for start in tl.range(0, end, N):
+            _, p, dp = _block(*within, start, keys, scale, extra, WIDTH, V_WIDTH, N, CAUSAL, EDGE, TMA, PART, PRECISION)
+            total += tl.sum(p, 1)
+            delta += tl.sum(p * dp, 1)
+        delta /= tl.where(total == 0.0, 1.0, total)  # a row that sees nothing
+    else:
+        out_tile = load_tile((out, out_strides, batch, head, rows, q_begin), first, 0, V_WIDTH, M, V_COLUMNS, False, False)
+        delta = tl.sum(dout_tile.to(tl.float32) * out_tile.to(tl.float32), 1)
+    tl.store(delta_ptr + at + row, delta, mask=row < rows)
+    for start in tl.range(0, end, N):
+        k_tile, p, dp = _block(*within, start, keys, scale, extra, WIDTH, V_WIDTH, N, CAUSAL, EDGE, TMA, PART, PRECISION)
+        dq = product(p * (dp - delta[:, None]), k_tile, dq, PRECISION)
+    if table is None:
+        store_tile(dq_ptr, dq * scale, at, 1, first, rows, WIDTH, M, COLUMNS)
+    else:
+        store_tile(dq_ptr, dq * scale, q_begin * heads + head, heads, first, rows, WIDTH, M, COLUMNS)
 
 
 @triton.jit
@@ -130,30 +217,9 @@ def key_value_kernel(
     q_view = (q, q_strides, batch, head * group, rows, q_begin)
     dout_view = (dout, dout_strides, batch, head * group, rows, q_begin)
     extra = (mask, mask_strides, seed, threshold, kept_scale)
-    within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr, first, kv_heads * group, group)
-    dk, dv = _sweep_queries(
-        dk,
-        dv,
-        *within,
-        begin,
-        rows,
-        keys,
-        reach,
-        total,
-        scale,
-        extra,
-        WIDTH,
-        V_WIDTH,
-        M,
-        EVEN,
-        GROUPED,
-        CAUSAL,
-        DK,
-        DV,
-        TMA,
-        PART,
-        PRECISION,
-    )
+    within = (k_tile, v_tile, q_view, k_view, v_view, dout_view, lse_ptr, delta_ptr)
+    sizes = (first, kv_heads * group, group, begin, rows, keys, reach, total, scale)
+    dk, dv = _sweep_queries(dk, dv, *within, *sizes, extra, WIDTH, V_WIDTH, M, EVEN, GROUPED, CAUSAL, DK, DV, TMA, PART, PRECISION)
     if table is None:
         at = tl.cast(batch * kv_heads + head, tl.int64) * keys
         step = 1
@@ -180,20 +246,10 @@ def _has_few_terms(rows: int, keys: int, causal: bool, width: int, v_width: int)
 
 
 def backward(
-    dout: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    out: torch.Tensor,
-    lse: torch.Tensor,
-    causal: bool,
-    scale: float,
-    query_tile: Tile,
-    key_value_tile: Tile,
-    precision: str,
-    extra: Extra = NOTHING,
-    sequences: Sequences | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    dout: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor,
+    causal: bool, scale: float, query_tile: Tile, key_value_tile: Tile, precision: str,
+    extra: Extra = NOTHING, sequences: Sequences | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
     """Return the gradients of q, k and v, dense. The arguments are those and the results of `forward`."""
     batch, heads, rows, width = q.shape
     kv_heads, keys, v_width = v.shape[-3:]
@@ -219,23 +275,8 @@ def backward(
 
     table, tiles = sequences.table(query_tile.m, rows) if sequences else (None, -(-rows // query_tile.m))
     tensors, meta = operands(query_tile)
-    query_kernel[(tiles * batch * heads,)](
-        *tensors,
-        out,
-        lse,
-        delta,
-        dq,
-        *strides,
-        steps(out),
-        tiles,
-        heads,
-        *sizes,
-        *extra,
-        table,
-        EDGE=causal or sequences is not None or keys % query_tile.n > 0,
-        EXACT_DELTA=exact,
-        **meta,
-    )
+    meta |= {"EDGE": causal or sequences is not None or keys % query_tile.n > 0, "EXACT_DELTA": exact}
+    query_kernel[(tiles * batch * heads,)](*tensors, out, lse, delta, dq, *strides, steps(out), tiles, heads, *sizes, *extra, table, **meta)
     table, tiles = sequences.table(key_value_tile.n, keys, of_keys=True) if sequences else (None, -(-keys // key_value_tile.n))
     tensors, meta = operands(key_value_tile)
     meta |= {"EVEN": sequences is None and rows % key_value_tile.m == 0, "GROUPED": heads > kv_heads}

@@ -5,8 +5,6 @@ sum, which is not yet divided, with its highest score and its sum of exponential
 "Flash-Decoding for long-context inference" (2023).
 """
 
-from __future__ import annotations
-
 import functools
 
 import torch
@@ -66,9 +64,7 @@ def attention_decode_kernel(
         tl.store(peak_ptr + row, peak, mask=inside)
         tl.store(total_ptr + row, total, mask=inside)
     tl.store(
-        out_ptr + row[:, None] * V_WIDTH + wide[None, :],
-        acc.to(out_ptr.dtype.element_ty),
-        mask=inside[:, None] & (wide < V_WIDTH)[None, :],
+        out_ptr + row[:, None] * V_WIDTH + wide[None, :], acc.to(out_ptr.dtype.element_ty), mask=inside[:, None] & (wide < V_WIDTH)[None, :]
     )
 
 
@@ -116,10 +112,7 @@ def split(programs: int, keys: int, block: int, resident: int) -> int:
 def forward(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, tile: Decode, precision: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the output (B, H, L, Ev) and, in fp32, the natural logarithms of the sums of exponentials (B, H, L).
-
-    `q` is (B, H, L, E), `k` (B, H / group, S, E) and `v` (B, H / group, S, Ev), fp16 or bf16, none of them empty; `scale` is positive.
-    """
+    """Return what `forward.forward` does, of the same tensors in fp16 or bf16, without a mask."""
     (batch, heads, rows, width), (kv_heads, keys, v_width) = q.shape, v.shape[1:]
     out = torch.empty((batch, heads, rows, v_width), dtype=q.dtype, device=q.device)
     lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
@@ -143,24 +136,16 @@ def forward(
 # The number of keys is not part of the plan: it grows with each step of decoding, while the cache that holds them stays.
 @functools.lru_cache(maxsize=1024)
 def _plan(
-    on: Card,
-    dtype: torch.dtype,
-    boundaries: tuple[bool, ...],
-    strides: tuple[tuple[int, ...], ...],
-    q: tuple[int, ...],
-    kv_heads: int,
-    v_width: int,
-    parts: int,
-    tile: Decode,
-    precision: str,
-) -> tuple[Bound, Bound | None]:
+    on: Card, dtype: torch.dtype, boundaries: tuple[bool, ...], strides: tuple[tuple[int, ...], ...], q: tuple[int, ...],
+    kv_heads: int, v_width: int, parts: int, tile: Decode, precision: str,
+) -> tuple[Bound, Bound | None]:  # fmt: skip
     """Return the launch of the parts, and of the kernel that adds them up if there are several."""
     batch, heads, rows, width = q
     widths = {"V_WIDTH": v_width, "V_COLUMNS": padded(v_width)}
     sizes = {"WIDTH": width, "COLUMNS": padded(width), "M": padded(heads // kv_heads * rows), "N": tile.n, **widths}
     options = {"WHOLE": parts == 1, "PRECISION": precision, "num_warps": tile.warps, "num_stages": tile.stages, **tile.options}
-    attend = Bound(attention_decode_kernel, (batch * kv_heads, parts), sizes | options)
+    attend = Bound(attention_decode_kernel, (batch * kv_heads, parts), **sizes, **options)
     if parts == 1:
         return attend, None
-    options = {"PARTS": triton.next_power_of_2(parts), "AT_ONCE": 16, **widths, "num_warps": 4}
-    return attend, Bound(attention_decode_sum_kernel, (batch * heads * rows,), options)
+    options = {"PARTS": triton.next_power_of_2(parts), "AT_ONCE": 16, **widths}
+    return attend, Bound(attention_decode_sum_kernel, (batch * heads * rows,), **options, num_warps=4)

@@ -4,8 +4,6 @@ Formula: Dao, "FlashAttention-2" (arXiv 2307.08691), section 3.1. Scores are nev
 number per row.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
@@ -138,16 +136,9 @@ def _masks(needed: bool, everywhere: bool) -> str:
 
 
 def forward(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    causal: bool,
-    scale: float,
-    tile: Tile,
-    precision: str,
-    extra: Extra = NOTHING,
-    sequences: Sequences | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float, tile: Tile, precision: str,
+    extra: Extra = NOTHING, sequences: Sequences | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Return the output (B, H, L, Ev) and, in fp32, the natural logarithms of the sums of exponentials (B, H, L).
 
     `q` is (B, H, L, E), `k` (B, H / group, S, E) and `v` (B, H / group, S, Ev), none of them empty; `scale` is positive. With `sequences`,
@@ -163,27 +154,9 @@ def forward(
         out = torch.empty((1, rows, heads, v_width), dtype=q.dtype, device=q.device).transpose(1, 2)
     lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
     q, k, v = (reachable(readable(x)) if tile.tma else readable(x) for x in (q, k, v))
-    forward_kernel[(tiles * batch * heads,)](
-        described(q, tile.m) if tile.tma else q,
-        described(k, tile.n) if tile.tma else k,
-        described(v, tile.n) if tile.tma else v,
-        out,
-        lse,
-        steps(q),
-        steps(k),
-        steps(v),
-        tiles,
-        heads,
-        heads // k.shape[1],
-        rows,
-        keys,
-        scale,
-        *extra,
-        table,
-        CAUSAL=causal,
-        MASK=_masks(causal or sequences is not None or keys % tile.n > 0, tile.mask_all or q.dtype == torch.float32),
-        TMA=tile.tma,
-        PRECISION=precision,
-        **options(tile, width, v_width),
-    )
+    tensors = [described(x, n) if tile.tma else x for x, n in ((q, tile.m), (k, tile.n), (v, tile.n))]
+    sizes = (tiles, heads, heads // k.shape[1], rows, keys, scale)
+    masks = _masks(causal or sequences is not None or keys % tile.n > 0, tile.mask_all or q.dtype == torch.float32)
+    meta = {"CAUSAL": causal, "MASK": masks, "TMA": tile.tma, "PRECISION": precision, **options(tile, width, v_width)}
+    forward_kernel[(tiles * batch * heads,)](*tensors, out, lse, steps(q), steps(k), steps(v), *sizes, *extra, table, **meta)
     return out, lse

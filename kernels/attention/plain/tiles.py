@@ -1,7 +1,5 @@
 """Shared by the forward and backward kernels: programs by heads, loads and stores of tiles, and kernel arguments."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -159,7 +159,7 @@ triton.runtime.driver.set_active(Noting(target))
 SCRIPT = """
 from kernels.launches.bound import Bound, descriptors
 from kernels.gelu.gelu import gelu_kernel
-bound = Bound(gelu_kernel, (4,), {"TANH": True, "BLOCK_SIZE": 1024, "num_warps": 4})
+bound = Bound(gelu_kernel, (4,), TANH=True, BLOCK_SIZE=1024, num_warps=4)
 own, watched = JITFunction.run, []
 x, y = torch.randn(4096), torch.randn(4096)
 bound(x, x, 4096)
