@@ -14,6 +14,7 @@ import dataclasses
 import doctest
 import functools
 import inspect
+import json
 import math
 import multiprocessing.context
 import os
@@ -324,6 +325,7 @@ def without_data(device: torch.device) -> list[Answer]:
         put(torch.autograd, "gradcheck gradgradcheck", no_data.differentiate, "the function and its backward launch"),
         put(torch.library, "opcheck", lambda *args, **kwargs: {}, "it traces, and compares"),
         *each(unknown.OF_MATH, lambda name: around(math, name, unknown.of_unknown, "the result is unknown, and decides nothing yet")),
+        around(json, "dumps dump", unknown.lost_times, "what is read back may decide"),
         around(SourceFileLoader, "get_code", assertions.loaded, "assertions are rewritten"),
         around(runpy, "_get_code_from_file", assertions.run_as_script, "assertions are rewritten"),
         around(pytests, "rewrite_asserts", assertions.with_pytests, "assertions are rewritten"),
@@ -337,6 +339,7 @@ def without_data(device: torch.device) -> list[Answer]:
         around(np, "array asarray asanyarray ascontiguousarray", no_data.covering, "NumPy would make zeros of what has no data"),
         around(torch, "from_numpy", no_data.from_numpy, "a tensor of such an array has no data either"),
         around(torch, "tensor as_tensor asarray", no_data.from_array, "a tensor of such an array has no data either"),
+        around(torch, "tensor as_tensor asarray", unknown.lost_times, "a tensor of times has any numbers"),
     ]
 
 

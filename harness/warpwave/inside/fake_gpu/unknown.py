@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import triton
+from torch.utils._pytree import tree_leaves
 
 from warpwave.inside.fake_gpu.host_side import forget
 from warpwave.inside.process.outcomes import DecidedByData, NotPretended, Pretended
@@ -193,6 +194,12 @@ def of_unknown(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     name = function.__name__
     result = UnknownTruth if name.startswith("is") and name != "isqrt" else UnknownInt if name in _WHOLE else UnknownFloat
     return (result(), result()) if name in ("frexp", "modf") else result()
+
+
+def lost_times(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call what takes a time for any number, and gives plain ones: what they decide is not seen."""
+    Pretended.by_time |= any(isinstance(each, MadeUpTime) for each in tree_leaves((args, kwargs)))
+    return function(*args, **kwargs)
 
 
 _SHOWS_UNKNOWN = re.compile(r"\bunknown\b|tensor\(\.\.\.")  # as texts of unknown numbers and of tensors without data do

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_map_only
 from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding
 from warpwave.inside.fake_gpu.host_side import ARITHMETIC, COMPUTING, is_packages_op, tensors_in
 from warpwave.inside.fake_gpu.redirect import Redirect
+from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.inside.process.outcomes import statement
 from warpwave.inside.sanitize.memory import Shadows, names, same_memory
 from warpwave.inside.sanitize.races import Findings
@@ -91,7 +92,10 @@ class TorchReads:
                 self._is_below = False
 
     def called(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """Learn from one call of torch."""
+        """Learn from one call of torch. Of one that a graph captures, only what it writes: a card runs it later, at each replay."""
+        if Graph.capturing:
+            self._shadows.called(function, args, kwargs, result)
+            return
         self._is_learning = True
         try:
             self._learn(function, args, kwargs, result)

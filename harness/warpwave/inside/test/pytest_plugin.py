@@ -184,15 +184,17 @@ class Reporter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        """Run a test, and if it fails, once more after the tests of its file before it that this process had left out.
+        """Run a test, and if it fails, once more after the tests of its file before it that this process had left out, then after all.
 
         A quick run leaves some out, a budget has another order, and a resumed run or the one after a crash begins in the middle of a file.
         What such a test lacks may be what they leave behind: a variable of the module, the content of a fixture.
         """
         tests = self.files.get(file_of(item.nodeid), [])
-        left = [each for each in tests[: tests.index(item)] if each not in self.ran] if item in tests else []
+        before = tests[: tests.index(item)] if item in tests else []
+        left = [each for each in before if each not in self.ran]
+        is_in_order = not left and not any(each in self.ran for each in tests[len(before) + 1 :])
         self.ran.add(item)
-        if not left or settings().job.what.autotune == "all":  # which has a loop of its own
+        if is_in_order or settings().job.what.autotune == "all":  # which has a loop of its own
             return None
         where = {"nodeid": item.nodeid, "location": item.location}
         item.ihook.pytest_runtest_logstart(**where)
@@ -201,16 +203,9 @@ class Reporter:
         stands = any(getattr(error, "is_finding", False) or unchecked(error) for error in errors)
         is_ended = self.turns is not None and self.turns.ended_s > 0
         if any(report.failed for report in reports) and not (stands or is_ended or trouble_if_used()):
-            number = self._run_before(item, left)
-            self._begin(item.nodeid)
-            item.user_properties.clear()
-            reports = RUNNER.runtestprotocol(item, log=False, nextitem=item.parent)
-            if not any(report.failed for report in reports):
-                item.user_properties.append((ONLY_AFTER, plural(number, "test")))
-            elif number < len(left):
-                item.user_properties.append((NOT_AFTER, plural(len(left) - number, "test")))
-            for report in reports:
-                report.user_properties = list(item.user_properties)
+            reports = self._again_after(item, left)
+            if any(report.failed for report in reports) and len(left) < len(before):
+                reports = self._again_after(item, before)  # the first try, or tests that come later, may have changed what others left
         # Then fixtures end that no later test shares.
         ended = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(nextitem), when="teardown")
         if ended.excinfo is not None:
@@ -219,6 +214,20 @@ class Reporter:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(**where)
         return True
+
+    def _again_after(self, item: pytest.Item, left: Sequence[pytest.Item]) -> list[pytest.TestReport]:
+        """Run the tests that are left before `item`, and then it once more. Return its reports, which say after how many it passed."""
+        number = self._run_before(item, left)
+        self._begin(item.nodeid)
+        item.user_properties.clear()
+        reports: list[pytest.TestReport] = RUNNER.runtestprotocol(item, log=False, nextitem=item.parent)
+        if not any(report.failed for report in reports):
+            item.user_properties.append((ONLY_AFTER, plural(number, "test")))
+        elif number < len(left):
+            item.user_properties.append((NOT_AFTER, plural(len(left) - number, "test")))
+        for report in reports:
+            report.user_properties = list(item.user_properties)
+        return reports
 
     def _run_before(self, item: pytest.Item, left: Sequence[pytest.Item]) -> int:
         """Run the tests that are left before `item`, as long as a budget allows, without a result. Return how many ran."""

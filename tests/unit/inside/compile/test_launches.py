@@ -452,6 +452,7 @@ def test_what_a_script_launches_is_compiled_under_the_name_of_its_point(compiled
     ("script", "verdict", "why", "reason"),
     [
         ("broken.py", "failed", None, "it raises ValueError on sm_90 (H100): no such size"),  # after its measurement, whatever that said
+        ("read_back.py", "not-run", "raised", "it became no slower"),
         ("nothing.py", "not-run", "empty", "it ended without a measurement"),
         ("loop.py --foo", "not-run", "raised", "it exited with 2: loop.py: error: unrecognized arguments: --foo"),
     ],

@@ -355,6 +355,16 @@ class Wrong(unittest.TestCase):
     def test_wrong_in_unittest(self):
         torch.testing.assert_close(made(), torch.ones(17, device="cuda"))
 
+def test_right_capture_that_reads_what_it_has_written():
+    x, y = torch.ones(17, device="cuda"), torch.empty(17, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y[:16].copy_(x[:16])
+        y[16:].zero_()
+        total = y.sum()
+    graph.replay()
+    assert total.item() == 16
+
 def test_right_kernel_that_chooses_between_tensors():
     x, y = torch.empty(16, device="cuda"), torch.empty(16, device="cuda")
     into_two[(1,)](x, y, 16, BLOCK=32)
@@ -509,7 +519,7 @@ def test_what_torch_reads(run_inside, tmp_path):
     alarms = {name: event["message"] for name, event in outcomes.items() if name.startswith("right") and event["outcome"] != "passed"}
 
     assert (silent, alarms) == ([], {})
-    assert len(outcomes) == len(WRONG_TORCH_READS) + len(RIGHT_TORCH_READS) + 12
+    assert len(outcomes) == len(WRONG_TORCH_READS) + len(RIGHT_TORCH_READS) + 13
     expected = "uninitialised-read in torch.sum at test_a.py:55: reads partial[16], of shape [17], which nobody wrote; "
     assert f"{expected}ones wrote other elements of it: " in outcomes["wrong_made[empty]"]["message"]
     assert "ones wrote other elements of it" in outcomes["wrong[x.cpu().sum()]"]["message"]

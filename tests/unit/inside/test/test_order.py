@@ -145,3 +145,27 @@ def test_all_are_there():
     assert "test_found.py::test_fill[7]" not in {case.id for case in cases}
     assert {case.verdict.value for case in cases} == {"passed"}
     assert not [line for line in (output / "test" / "journal.jsonl").read_text().splitlines() if '"finding"' in line]
+
+
+@pytest.mark.parametrize("how", [{"quick": True}, {"limits": Limits(budget=Budget(120.0))}], ids=["quick", "budget"])
+def test_a_test_runs_again_after_all_where_its_first_try_changed_what_the_others_left(run_inside, tmp_path, how):
+    (tmp_path / "test_class.py").write_text(
+        """\
+import pytest
+@pytest.mark.parametrize("step", range(9))
+class TestSteps:
+    log = []
+    def test_push(self, step):
+        if step == 0:
+            TestSteps.log = []
+        TestSteps.log.append(step)
+        assert len(TestSteps.log) == step + 1
+    def test_is_wrong(self, step):
+        assert step != 8
+"""
+    )
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), **how)
+    cases = read_cases(output, "test/junit.xml")
+
+    assert [case.id for case in cases if case.verdict.value != "passed"] == ["test_class.py::TestSteps::test_is_wrong[8]"]
+    assert sum("test_push" in case.id for case in cases) >= 3
