@@ -134,20 +134,56 @@ def _backward_sequences(
     shared = 1 if tiles_of_keys * kv_heads < _WAVES * card().processors else group  # as in `_plan`
     stores = shared == group
     sums = [x if stores else torch.zeros_like(x, dtype=torch.float32) for x in (dk, dv)]
-    options = {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS, "num_warps": 4}
-    attention_hopper_prepare_kernel[(tiles_of_queries * heads,)](
-        out, dout, lse, delta, start, total, scale, rows, 0, heads, *steps(dout), by_queries, all_tiles, **options
-    )
-    vector, _ = fp32_layouts()
-    vectors = (TensorDescriptor(x, [len(x)], [1], [_ROWS], vector) for x in (start, delta))
-    fetched = tiles(q, _ROWS), tiles(k, _KEYS, swizzle=padded(depth)), tiles(v, _KEYS), tiles(dout, _ROWS), *vectors
-    added = _sums(total), *(tiles(x, _KEYS) if stores else _sums(x) for x in sums)
-    sizes = heads, group, shared, 1, 0, keys, all_tiles
-    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "WIDTH": depth, "num_warps": 4}
-    attention_hopper_backward_kernel[(tiles_of_keys * heads // shared,)](
-        *fetched, *added, dk, dv, by_keys, scale / math.log(2), *sizes, **options
-    )
-    for x, exact, factor in ((dq, total, scale), *(() if stores else zip((dk, dv), sums, (1.0, 1.0), strict=True))):
-        n = x.numel()
-        attention_hopper_round_kernel[(cdiv(n, _ROUNDED),)](x, exact, factor, n, BLOCK=_ROUNDED, num_warps=4)
+    strides = tuple([x.stride() for x in (q, k, v, dout)])
+    grids = tiles_of_queries * heads, tiles_of_keys * heads // shared, cdiv(dq.numel(), _ROUNDED), cdiv(dk.numel(), _ROUNDED)
+    key = q.dtype, q.shape, k.shape, strides, on_boundary(out, lse), causal, stores, all_tiles, grids
+    launches, describe = _plan_of_sequences(card(), *key)
+    prepare, multiply, round_query, round_keys = launches
+    prepare(out, dout, lse, delta, start, total, scale, rows, 0, heads, *steps(dout), by_queries, all_tiles)
+    described = [of(x) for of, x in zip(describe, (q, k, v, dout, start, delta, total, *sums), strict=True)]
+    multiply(*described, dk, dv, by_keys, scale / math.log(2), heads, group, shared, 1, 0, keys, all_tiles)
+    round_query(dq, total, scale, dq.numel())
+    if not stores:
+        for x, exact in zip((dk, dv), sums, strict=True):
+            round_keys(x, exact, 1.0, x.numel())
     return dq, dk, dv
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan_of_sequences(
+    on: Card,
+    dtype: torch.dtype,
+    q: Shape,
+    k: Shape,
+    strides: tuple[Shape, ...],
+    boundaries: tuple[bool, ...],
+    causal: bool,
+    stores: bool,
+    all_tiles: int,
+    grids: tuple[int, ...],
+) -> tuple[list[Bound], list[Callable[[Tensor], Any]]]:
+    """Return the four launches, and what describes the nine tensors that the second one takes by TMA."""
+    depth = q[3]
+    options: list[tuple[Any, dict[str, Any]]] = [
+        (attention_hopper_prepare_kernel, {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS}),
+        (attention_hopper_backward_kernel, {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "WIDTH": depth}),
+        *[(attention_hopper_round_kernel, {"BLOCK": _ROUNDED})] * 2,
+    ]
+    launches = [Bound(kernel, (grid,), **each, num_warps=4) for (kernel, each), grid in zip(options, grids, strict=True)]
+    vector, _ = fp32_layouts()
+
+    def of_vector(x: Tensor) -> Any:
+        return TensorDescriptor(x, [len(x)], [1], [_ROWS], vector)
+
+    def of_rows(x: Tensor) -> Any:
+        return tiles(x, _ROWS)
+
+    def of_keys(x: Tensor) -> Any:
+        return tiles(x, _KEYS, swizzle=padded(depth))
+
+    def of_values(x: Tensor) -> Any:
+        return tiles(x, _KEYS)
+
+    of_gradient = of_values if stores else _sums
+    each = of_rows, of_keys, of_values, of_rows, of_vector, of_vector, _sums, of_gradient, of_gradient
+    return launches, [descriptors(of) for of in each]

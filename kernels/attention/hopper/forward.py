@@ -72,16 +72,24 @@ def _forward_sequences(q: Tensor, k: Tensor, v: Tensor, lse: Tensor, causal: boo
     _, heads, rows, _ = q.shape
     keys, width = v.shape[2:]
     out = torch.empty((1, rows, heads, width), dtype=q.dtype, device=q.device).transpose(1, 2)
-    block, stages, rest, shared = _shape(q.shape[3], width)
     table, count = sequences.table(2 * _ROWS, rows)
-    described = tiles(q, _ROWS), tiles(k, block), tiles(v, block), tiles(out, _ROWS)
     total = count * heads
-    sizes = total, total, 0, 1, 1, heads, heads // k.shape[1], rows, keys
-    options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "SPLIT": False}
-    attention_hopper_kernel[(min(total, card().processors),)](
-        *described, out, lse, lse, lse, table, scale / _LN_2, *sizes, **options, WIDTH=width, num_warps=4
-    )
+    strides = q.stride(), k.stride(), v.stride()
+    bound, describe = _plan_of_sequences(card(), q.dtype, (q.shape, k.shape, v.shape), strides, causal, min(total, card().processors))
+    described = [of(x) for of, x in zip(describe, (q, k, v, out), strict=True)]
+    bound(*described, out, lse, lse, lse, table, scale / _LN_2, total, total, 0, 1, 1, heads, heads // k.shape[1], rows, keys)
     return out
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan_of_sequences(
+    on: Card, dtype: torch.dtype, shapes: tuple[torch.Size, ...], strides: tuple[tuple[int, ...], ...], causal: bool, programs: int
+) -> tuple[Bound, list[Callable[[Tensor], Any]]]:
+    width = shapes[2][3]
+    block, stages, rest, shared = _shape(shapes[0][3], width)
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "BLOCK": block, "STAGES": stages, "REST": rest, "SHARED": shared, "SPLIT": False}
+    bound = Bound(attention_hopper_kernel, (programs,), **options, WIDTH=width, num_warps=4)
+    return bound, [descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, block, block, _ROWS)]
 
 
 def shared_out(total: int, processors: int, blocks: int) -> int:

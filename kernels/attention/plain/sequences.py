@@ -6,6 +6,7 @@ sequence a program's tile is in.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from kernels.configs import Card, card
 from kernels.dispatch import cdiv, next_power_of_2
+from kernels.launches.bound import Bound, on_boundary
 
 
 class Sequences(NamedTuple):
@@ -34,10 +37,14 @@ class Sequences(NamedTuple):
         longest = self.longest_key if of_keys else self.longest_query
         rows = max(1, min(cdiv(total, tile) + count, count * cdiv(longest, tile)))
         table = torch.empty((rows, 8), dtype=torch.int32, device=self.queries.device)
-        table_kernel[(count + 1,)](
-            table, self.queries, self.keys, count, rows, TILE=tile, OF_KEYS=of_keys, COUNT=next_power_of_2(count), BLOCK=64
-        )
+        launch = _launch_of_table(card(), count, tile, of_keys, on_boundary(self.queries, self.keys))
+        launch(table, self.queries, self.keys, count, rows)
         return table, rows
+
+
+@functools.lru_cache(maxsize=1024)
+def _launch_of_table(on: Card, count: int, tile: int, of_keys: bool, boundaries: tuple[bool, ...]) -> Bound:
+    return Bound(table_kernel, (count + 1,), TILE=tile, OF_KEYS=of_keys, COUNT=next_power_of_2(count), BLOCK=64)
 
 
 @triton.jit(do_not_specialize=["count", "rows"])

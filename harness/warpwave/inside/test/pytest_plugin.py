@@ -190,9 +190,10 @@ class Reporter:
         What such a test lacks may be what they leave behind: a variable of the module, the content of a fixture.
         """
         tests = self.files.get(file_of(item.nodeid), [])
-        before = tests[: tests.index(item)] if item in tests else []
+        place = tests.index(item) if item in tests else 0
+        before = [each for each in tests[:place] if each.nodeid not in self.collection.deadly]
         left = [each for each in before if each not in self.ran]
-        is_in_order = not left and not any(each in self.ran for each in tests[len(before) + 1 :])
+        is_in_order = not left and not any(each in self.ran for each in tests[place + 1 :])
         self.ran.add(item)
         if is_in_order or settings().job.what.autotune == "all":  # which has a loop of its own
             return None
