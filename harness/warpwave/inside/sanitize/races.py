@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpwave.inside.fake_gpu.emulated_findings import Collected
+from warpwave.inside.fake_gpu.traces import Place
 from warpwave.inside.process.outcomes import statement
 from warpwave.inside.sanitize.memory import Lanes, Later
 from warpwave.records import Finding
@@ -125,6 +126,7 @@ class Log:
     writes: bool = False
     nbytes: int = 0
     marks: Marks | None = None
+    confirmed: set[Place] = field(default_factory=set)
 
     def add(self, access: Access) -> Iterator[Conflict]:
         """Keep one access; yield conflicts if the log is full."""
@@ -135,18 +137,27 @@ class Log:
             yield from self._look_closely(None)
 
     def confirm(self, program: int, offsets: NDArray[np.uint64]) -> None:
-        """Forget what a program has just read at `offsets`: its compare-and-swap there would notice another value, and it tries again."""
+        """Forget what a program has just read at `offsets`: its compare-and-swap there would notice another value, and it tries again.
+
+        What another program reads at the same line is forgotten as well: it may see that there is nothing to swap.
+        """
         begin = len(self.accesses)
         while begin and self.accesses[begin - 1].program == program:
             begin -= 1
-        own = self.accesses[begin:]
-        self.accesses[begin:] = [each for each in own if each.writes or each.atomic or not np.isin(each.lanes.offsets, offsets).all()]
+        own, self.accesses[begin:] = self.accesses[begin:], []
+        for each in own:
+            if not (each.writes or each.atomic) and np.isin(each.lanes.offsets, offsets).all():
+                self.confirmed.add(each.lanes.block.place)
+            else:
+                self.accesses.append(each)
 
     def close(self) -> Iterator[Conflict]:
         """Yield the conflicts of the launch, and forget it."""
+        if self.confirmed:
+            self.accesses = [each for each in self.accesses if each.writes or each.atomic or each.lanes.block.place not in self.confirmed]
         if self.writes and (self.marks or (contested := _contested(self.accesses))):
             yield from self._look_closely(None if self.marks else contested)
-        self.accesses, self.marks = [], None
+        self.accesses, self.marks, self.confirmed = [], None, set()
 
     def _look_closely(self, contested: range | None) -> Iterator[Conflict]:
         accesses, self.accesses, self.nbytes = self.accesses, [], 0

@@ -1,5 +1,6 @@
 """The rules behind the sanitizer's findings: what conflicts, what orders, what counts as written, and where an index is."""
 
+import dataclasses
 import json
 
 import pytest
@@ -99,6 +100,19 @@ def test_a_swap_confirms_what_its_program_has_read(confirmed, wrong):
         found += log.add(access(program, [0, 4]))
         log.confirm(program, np.array(confirmed, np.uint64))
         found += log.add(access(program, [0, 4], writes=True, atomic=True))
+
+    assert bool([*found, *log.close()]) == wrong
+
+
+@pytest.mark.parametrize(("line", "wrong"), [(1, False), (2, True)])
+def test_a_read_where_others_swap_may_see_that_there_is_nothing_to_swap(line, wrong):
+    log = Log()
+    found = [*log.add(access(0, [0]))]
+    log.confirm(0, np.array([0], np.uint64))
+    found += log.add(access(0, [0], writes=True, atomic=True))
+    read = access(1, [0])
+    block = dataclasses.replace(read.lanes.block, place=(CODE, line))
+    found += log.add(dataclasses.replace(read, lanes=dataclasses.replace(read.lanes, block=block)))
 
     assert bool([*found, *log.close()]) == wrong
 
