@@ -65,7 +65,7 @@ def varlen_attn(
     if not query.dim() == key.dim() == value.dim() == 3 or query.shape[2] != key.shape[2] or key.shape[:2] != value.shape[:2]:
         raise RuntimeError(f"varlen_attn expected (length, heads, width), of one width and of as many keys as values, but got {shapes}")
     if key.shape[1] == 0 or (query.shape[1] % key.shape[1] if enable_gqa else query.shape[1] != key.shape[1]):
-        raise RuntimeError(f"heads of query must be {'a multiple of' if enable_gqa else ''} those of key and value, but they are {shapes}")
+        raise RuntimeError(f"heads of query must be {'a multiple of ' if enable_gqa else ''}those of key and value, but they are {shapes}")
     if cu_seq_q.dtype != torch.int32 or cu_seq_q.dim() != 1 or cu_seq_q.shape != cu_seq_k.shape or not len(cu_seq_q):
         raise RuntimeError("varlen_attn expected cu_seq_q and cu_seq_k in int32 and of one length, the number of sequences plus one")
     if max(query.shape[2], value.shape[2]) > WIDEST:

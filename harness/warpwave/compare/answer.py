@@ -303,7 +303,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine], limit: str) -> l
     gate = f" a gate ({which[0]}{', …' if len(which) > 1 else ''}){on}" if which else ""
     failed = {target.target: count for target in targets if (count := failures(target.tests) - unloaded.get(target.target, 0))}
     unmeasured = {target.target: count for target in targets if (count := _unmeasured(target))}
-    # Where no architecture is said to run a case, its host code is at fault.
+    # Failures of host code whose reason names no architecture.
     hosted = ((cell.target, cell.compiled) for cell in comparison.compiled_cells if cell.compiled.function == HOST_CODE)
     origins = {
         (target, made.origin) for target, made in hosted if made.verdict in FAILING and not made.reason.startswith((RUNS_ON, RAISES))

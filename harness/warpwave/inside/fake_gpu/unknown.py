@@ -153,7 +153,7 @@ for _kind, _names in ((UnknownFloat, _OPERATIONS), (UnknownInt, _OPERATIONS + _B
 
 
 class MadeUpTime(float):
-    """A time that nobody has measured. What is calculated with it is made up, too. Where it decides, `Pretended.by_time` says so."""
+    """A time that was not measured. Arithmetic with it gives another one. A comparison or a branch sets `Pretended.by_time`."""
 
     def __float__(self) -> float:
         Pretended.by_time = True

@@ -207,7 +207,7 @@ class Shadows:
         self._shadows[storage._cdata] = StorageWeakRef(storage), shadow  # type: ignore[no-untyped-call, unused-ignore]
 
     def resized(self, resize: Callable[..., Any], tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Resize a tensor. Nobody has written what is beyond its storage as it was."""
+        """Resize a tensor. Elements that are added to its storage are unwritten."""
         storage = storage_of(tensor)
         before, known = (storage.nbytes(), self.of(storage)) if storage is not None else (0, None)
         result = resize(tensor, *args, **kwargs)

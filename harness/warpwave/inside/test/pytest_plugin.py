@@ -204,7 +204,8 @@ class Reporter:
         stands = any(getattr(error, "is_finding", False) or unchecked(error) for error in errors)
         is_ended = self.turns is not None and self.turns.ended_s > 0
         if any(report.failed for report in reports) and not (stands or is_ended or trouble_if_used()):
-            reports = self._again_after(item, left)
+            if left:
+                reports = self._again_after(item, left)
             if any(report.failed for report in reports) and len(left) < len(before):
                 reports = self._again_after(item, before)  # the first try, or tests that come later, may have changed what others left
         # Then fixtures end that no later test shares.

@@ -258,7 +258,7 @@ def _points(title: str, points: Sequence[PointChange], few: int | None, folded: 
 
 
 def shorten_lines(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
-    """Return the first `few` lines, 2,000 if it is None, and a line on how many more there are and what shows them."""
+    """Return the first `few` lines (by default 2,000), and one that says how many are left out and which command shows them."""
     return _shorten([[line] for line in lines], few)
 
 

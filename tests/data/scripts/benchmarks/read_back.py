@@ -1,4 +1,4 @@
-"""Measures, and raises by what it has read back of its times, which nobody has measured."""
+"""Measures twice, and raises an error if the times that it reads back from JSON are in the wrong order."""
 
 import json
 
